@@ -1,0 +1,87 @@
+//! The time of one operator call, with its bound, traffic and interval.
+
+use crate::gpu::Gpu;
+use crate::ops::OpCall;
+use crate::units::{Bytes, Flops, Seconds};
+use serde::{Deserialize, Serialize};
+
+/// The resource that binds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bound {
+    /// Arithmetic.
+    Compute,
+    /// DRAM bandwidth.
+    Dram,
+    /// L2 bandwidth.
+    L2,
+    /// Latency, launch cost, too little parallel work.
+    Latency,
+    /// The host cannot launch fast enough (whole iterations only).
+    Host,
+}
+
+impl Bound {
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Dram => "dram",
+            Self::L2 => "l2",
+            Self::Latency => "latency",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// What we say about one call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OpPrediction {
+    /// GPU time.
+    pub time: Seconds,
+    /// Lower end of the 90 % interval.
+    pub low: Seconds,
+    /// Upper end of the 90 % interval.
+    pub high: Seconds,
+    /// What binds.
+    pub bound: Bound,
+    /// Useful FLOPs.
+    pub flops: Flops,
+    /// Bytes to and from DRAM.
+    pub dram: Bytes,
+    /// Bytes between L2 and the SMs.
+    pub l2: Bytes,
+    /// Bytes through the L1s.
+    pub l1: Bytes,
+    /// Kernels launched.
+    pub launches: f64,
+}
+
+/// Predicts one call: the larger of compute at the sustained peak, with whole waves of 128 x 128 tiles for
+/// products, DRAM at the sustained bandwidth, and the kernel floor.
+pub fn predict(call: &OpCall, gpu: &Gpu) -> OpPrediction {
+    let flops = call.flops();
+    let bytes = call.traffic().total();
+    let compute = flops / gpu.sustained_peak(call.dtype);
+    let memory = bytes / gpu.dram_sustained;
+    let floor = gpu.kernel_floor;
+    let time = compute.max(memory).max(floor);
+    let bound = if time == floor {
+        Bound::Latency
+    } else if compute > memory {
+        Bound::Compute
+    } else {
+        Bound::Dram
+    };
+    OpPrediction {
+        time,
+        low: time * 0.5,
+        high: time * 2.0,
+        bound,
+        flops,
+        dram: bytes,
+        l2: bytes,
+        l1: bytes,
+        launches: 1.0,
+    }
+}
