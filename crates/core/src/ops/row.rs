@@ -213,7 +213,7 @@ impl Reader<'_> {
             channels_last: s.channels_last.unwrap_or(false),
             transposed,
         };
-        if conv.ci % conv.groups != 0 || conv.co % conv.groups != 0 {
+        if !conv.ci.is_multiple_of(conv.groups) || !conv.co.is_multiple_of(conv.groups) {
             let problem =
                 format!("{} groups divide neither {} nor {} channels evenly", conv.groups, conv.ci, conv.co);
             return Err(self.problem(problem));
