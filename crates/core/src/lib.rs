@@ -8,6 +8,7 @@
 
 pub mod dtype;
 pub mod gpu;
+pub mod kernels;
 pub mod model;
 pub mod names;
 pub mod ops;

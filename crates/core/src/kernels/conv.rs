@@ -1,0 +1,460 @@
+//! Convolutions: the kernel families a library chooses from, and the closed-form time of each.
+//!
+//! A convolution is a product in three disguises (implicit GEMM):
+//!
+//! | pass | M | N | K |
+//! |---|---|---|---|
+//! | forward | b oh ow | co/g | r s ci/g |
+//! | data gradient | b h w | ci/g | r s co/g / stride^2 |
+//! | weight gradient | co/g | r s ci/g | b oh ow |
+//!
+//! Tensor-core families pad the channels of every filter tap to their K tile; kernels without group support
+//! are launched once per group; NCHW tensors are converted to NHWC and back around tensor-core kernels.
+
+use super::tile::{Constants, Product, Tiling, best};
+use super::{Machine, alignment};
+use crate::dtype::Dtype;
+use crate::ops::{Conv, Pass};
+
+/// The kernel families seen in cuDNN and PyTorch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ConvFamily {
+    /// FFT tiles and complex products.
+    Fft,
+    /// Non-fused Winograd.
+    Winograd,
+    /// Hopper tensor-core implicit GEMM.
+    Xmma90,
+    /// fp32 FMA implicit GEMM.
+    Ffma,
+    /// Ampere tensor-core implicit GEMM.
+    Xmma80,
+    /// CUTLASS implicit GEMM.
+    Cutlass,
+    /// cuDNN's depthwise kernels.
+    Depthwise,
+    /// PyTorch's depthwise kernels.
+    TorchDepthwise,
+    /// Direct grouped convolution.
+    GroupedDirect,
+    /// fp32 data-gradient engine.
+    DgradEngine,
+    /// fp32 data gradient, algorithm 1.
+    Dgrad1,
+    /// fp32 weight gradient, algorithm 0.
+    Wgrad0,
+    /// fp32 weight gradient, algorithm 1.
+    Wgrad1,
+    /// fp32 fallback for 16-bit NHWC.
+    CommonEngine,
+    /// Implicit SGEMM.
+    Sgemm,
+    /// Plain GEMM for 1x1.
+    Gemm,
+}
+
+impl ConvFamily {
+    /// All families.
+    pub const ALL: [Self; 16] = [
+        Self::Fft,
+        Self::Winograd,
+        Self::Xmma90,
+        Self::Ffma,
+        Self::Xmma80,
+        Self::Cutlass,
+        Self::Depthwise,
+        Self::TorchDepthwise,
+        Self::GroupedDirect,
+        Self::DgradEngine,
+        Self::Dgrad1,
+        Self::Wgrad0,
+        Self::Wgrad1,
+        Self::CommonEngine,
+        Self::Sgemm,
+        Self::Gemm,
+    ];
+
+    /// Short name, for files and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fft => "fft",
+            Self::Winograd => "winograd",
+            Self::Xmma90 => "xmma90",
+            Self::Ffma => "ffma",
+            Self::Xmma80 => "xmma80",
+            Self::Cutlass => "cutlass",
+            Self::Depthwise => "depthwise",
+            Self::TorchDepthwise => "torch-depthwise",
+            Self::GroupedDirect => "grouped-direct",
+            Self::DgradEngine => "dgrad-engine",
+            Self::Dgrad1 => "dgrad1",
+            Self::Wgrad0 => "wgrad0",
+            Self::Wgrad1 => "wgrad1",
+            Self::CommonEngine => "common-engine",
+            Self::Sgemm => "sgemm",
+            Self::Gemm => "gemm",
+        }
+    }
+
+    /// The family of a call from the names of the kernels it launched; the first pattern that matches wins.
+    pub fn of_kernels(names: &str) -> Option<Self> {
+        let has = |s: &str| names.contains(s);
+        Some(if has("fft2d") || has("fft") {
+            Self::Fft
+        } else if has("winograd") {
+            Self::Winograd
+        } else if has("sm90_xmma") && (has("fprop") || has("dgrad") || has("wgrad")) {
+            Self::Xmma90
+        } else if has("sm80_xmma") && has("f32f32_f32f32_f32") {
+            Self::Ffma
+        } else if has("sm80_xmma") && (has("fprop") || has("dgrad") || has("wgrad")) {
+            Self::Xmma80
+        } else if (has("cutlass") && (has("fprop") || has("dgrad") || has("wgrad")))
+            || has("ImplicitGemmConvolution")
+        {
+            Self::Cutlass
+        } else if has("_c1_k1") || has("shmem_tiling") {
+            Self::Depthwise
+        } else if has("conv_depthwise") {
+            Self::TorchDepthwise
+        } else if has("grouped_direct") {
+            Self::GroupedDirect
+        } else if has("dgrad_engine") {
+            Self::DgradEngine
+        } else if has("dgrad2d_alg1") {
+            Self::Dgrad1
+        } else if has("wgrad_alg0") {
+            Self::Wgrad0
+        } else if has("wgrad_alg1") {
+            Self::Wgrad1
+        } else if has("convolve_common_engine") {
+            Self::CommonEngine
+        } else if has("convolve_sgemm") {
+            Self::Sgemm
+        } else if has("gemm") || has("nvjet") || has("cublas") || has("cutlass") {
+            Self::Gemm
+        } else {
+            return None;
+        })
+    }
+
+    /// Is the kernel launched once per group?
+    fn loops(self) -> bool {
+        matches!(
+            self,
+            Self::Fft
+                | Self::Winograd
+                | Self::Ffma
+                | Self::Cutlass
+                | Self::DgradEngine
+                | Self::Dgrad1
+                | Self::Wgrad0
+                | Self::Wgrad1
+                | Self::CommonEngine
+                | Self::Sgemm
+        )
+    }
+
+    /// Does it want NHWC tensors with padded channels?
+    fn converts(self) -> bool {
+        matches!(self, Self::Xmma90 | Self::Xmma80 | Self::Cutlass)
+    }
+
+    /// Is it bound by memory, without a product form?
+    pub fn streams(self) -> bool {
+        matches!(self, Self::Depthwise | Self::TorchDepthwise)
+    }
+}
+
+/// Constants of one family and key: a tiled product and the layout conversion around it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ConvConstants {
+    /// The product.
+    pub tile: Constants,
+    /// Seconds of one conversion kernel.
+    pub cv0: f64,
+    /// Share of the sustained DRAM bandwidth that conversions reach.
+    pub cvbw: f64,
+}
+
+impl ConvConstants {
+    /// How many there are.
+    pub const COUNT: usize = Constants::COUNT + 2;
+
+    /// Where fits start.
+    pub const START: Self =
+        Self { tile: Constants { eff: 0.8, t0: 3.0e-6, ..Constants::START }, cv0: 2e-6, cvbw: 0.6 };
+
+    /// As a list.
+    pub fn to_array(self) -> [f64; 11] {
+        let t = self.tile.to_array();
+        [t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], self.cv0, self.cvbw]
+    }
+
+    /// From a list.
+    pub fn from_slice(a: &[f64]) -> Option<Self> {
+        let tile = Constants::from_array(a.get(..9)?.try_into().ok()?);
+        Some(Self { tile, cv0: *a.get(9)?, cvbw: *a.get(10)? })
+    }
+}
+
+/// A plain convolution in one pass: what the families are asked to do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Task {
+    /// The convolution, never transposed.
+    pub conv: Conv,
+    /// Forward, data or weight gradient.
+    pub pass: Pass,
+    /// Number format.
+    pub dtype: Dtype,
+}
+
+impl Task {
+    /// The task of a call.
+    pub fn new(conv: &Conv, pass: Pass, dtype: Dtype) -> Self {
+        let (conv, pass) = conv.plain(pass);
+        Self { conv, pass, dtype }
+    }
+
+    /// Depthwise: one input channel per group.
+    pub fn depthwise(&self) -> bool {
+        self.conv.groups > 1 && self.conv.groups == self.conv.ci
+    }
+
+    /// Grouped, but not depthwise.
+    pub fn grouped(&self) -> bool {
+        self.conv.groups > 1 && !self.depthwise()
+    }
+
+    /// 1x1 filter with stride 1 and no padding: a plain product.
+    pub fn pointwise(&self) -> bool {
+        let c = &self.conv;
+        c.r == 1 && c.s == 1 && c.stride == [1, 1] && c.pad == [0, 0]
+    }
+
+    /// Bytes of input, weight, output.
+    pub fn bytes(&self) -> [f64; 3] {
+        let e = self.dtype.size();
+        [self.conv.input() * e, self.conv.weight() * e, self.conv.output() * e]
+    }
+
+    /// M, N, K of one group, K with `tap` channels padded per filter tap.
+    pub fn dims(&self, tap: f64) -> (f64, f64, f64) {
+        let c = &self.conv;
+        let g = c.groups as f64;
+        let (ci, co) = (c.ci as f64 / g, c.co as f64 / g);
+        let taps = (c.r * c.s) as f64;
+        let pad = |x: f64| (x / tap).ceil() * tap;
+        let pixels = c.batch as f64 * c.oh() as f64 * c.ow() as f64;
+        match self.pass {
+            Pass::Dgrad => {
+                let stride = (c.stride[0] * c.stride[1]) as f64;
+                (c.batch as f64 * (c.h * c.w) as f64, ci, (taps * pad(co) / stride).max(pad(co)))
+            }
+            Pass::Wgrad => (co, taps * ci, pixels),
+            _ => (pixels, co, taps * pad(ci)),
+        }
+    }
+
+    /// Bytes that layout conversion or channel padding moves, and how many kernels it takes.
+    pub fn conversion(&self) -> (f64, f64) {
+        let c = &self.conv;
+        let v = if self.dtype.is_half() { 8 } else { 4 };
+        let [x, w, y] = self.bytes();
+        if !c.channels_last {
+            return (2.0 * (x + w + y), 3.0);
+        }
+        let (pad_in, pad_out) = ((c.ci / c.groups) % v != 0, (c.co / c.groups) % v != 0);
+        let mut bytes = 0.0;
+        let mut kernels = 0.0;
+        for (needed, size) in [(pad_in, x), (pad_in || pad_out, w), (pad_out, y)] {
+            if needed {
+                bytes += 2.0 * size;
+                kernels += 1.0;
+            }
+        }
+        (bytes, kernels)
+    }
+
+    /// Least alignment of the leading dimensions that a plain product of a 1x1 layer would see.
+    pub fn gemm_alignment(&self) -> u64 {
+        let c = &self.conv;
+        if c.channels_last {
+            alignment(c.ci, 16).min(alignment(c.co, 16))
+        } else {
+            alignment(c.h * c.w, 16).min(if self.pass == Pass::Wgrad { 16 } else { alignment(c.ci, 16) })
+        }
+    }
+
+    /// Alignment class of [`Task::gemm_alignment`], as for plain products.
+    pub fn gemm_class(&self) -> u8 {
+        match (self.dtype, self.gemm_alignment()) {
+            (Dtype::Fp32, _) | (Dtype::Tf32, 4..) | (_, 8..) => 2,
+            (Dtype::Tf32, _) | (_, 1) => 0,
+            _ => 1,
+        }
+    }
+}
+
+/// The form of one family: its tiling of one launch, launches, and conversions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FamilyTime {
+    /// Seconds in all.
+    pub time: f64,
+    /// The product's tiling (of one launch).
+    pub tiling: Tiling,
+    /// Launches of the main kernel.
+    pub launches: f64,
+    /// Seconds of layout conversion.
+    pub conversion: f64,
+}
+
+/// Time of a task by one family.
+pub fn family_time(task: &Task, family: ConvFamily, c: &ConvConstants, machine: &Machine) -> FamilyTime {
+    let conv = &task.conv;
+    let groups = conv.groups as f64;
+    let [x, w, y] = task.bytes();
+    let tap = match family {
+        ConvFamily::Xmma90 | ConvFamily::Xmma80 | ConvFamily::Cutlass => 32.0,
+        _ => 1.0,
+    };
+    let (mut m, n, k) = task.dims(tap);
+    let mut batch = 1.0;
+    if family == ConvFamily::Gemm && !conv.channels_last && task.pass != Pass::Wgrad {
+        // NCHW: one product per image.
+        batch = conv.batch as f64;
+        m = (m / batch).max(1.0);
+    }
+    if family == ConvFamily::Winograd {
+        // F(4x4, 3x3): 36 multiplies for 16 results of 9 taps.
+        m = (m / 4.0).max(1.0);
+    }
+    let launches = if family.loops() { groups } else { 1.0 };
+    let share = 1.0 / launches;
+    let (read, written) = match task.pass {
+        Pass::Fwd => (x + w, y),
+        Pass::Dgrad => (y + w, x),
+        _ => (x + y, w),
+    };
+    let product = Product {
+        batch: batch * if launches > 1.0 { 1.0 } else { groups },
+        m,
+        n,
+        k,
+        element: task.dtype.size(),
+        read: read * share,
+        written: written * share,
+        max_split: if task.pass == Pass::Wgrad { 128.0 } else { 16.0 },
+        min_part: 256.0,
+    };
+    let tiling = best(&product, &c.tile, machine);
+    let conversion = if family.converts() {
+        let (bytes, kernels) = task.conversion();
+        kernels * c.cv0 + bytes / (c.cvbw * machine.dram)
+    } else {
+        0.0
+    };
+    FamilyTime { time: tiling.time * launches + conversion, tiling, launches, conversion }
+}
+
+/// Time of a depthwise task: `t0 + bytes/(rate DRAM)` with the constants of its key.
+pub fn depthwise_time(task: &Task, t0: f64, rate: f64, machine: &Machine) -> f64 {
+    let [x, w, y] = task.bytes();
+    t0 + (x + w + y) / (rate * machine.dram)
+}
+
+/// Number formats that share constants and trees.
+pub fn dtype_group(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::Fp32 | Dtype::Fp64 => "fp32",
+        Dtype::Tf32 => "tf32",
+        _ => "half",
+    }
+}
+
+/// Key of a family's constants.
+pub fn constants_key(task: &Task, family: ConvFamily) -> String {
+    let group = dtype_group(task.dtype);
+    let pass = task.pass.name();
+    if family.streams() {
+        let c = &task.conv;
+        let layout = if c.channels_last { "nhwc" } else { "nchw" };
+        return format!(
+            "conv/{}/{pass}/{group}/{layout}/{}/{}",
+            family.name(),
+            c.r.max(c.s),
+            c.stride[0].min(2)
+        );
+    }
+    let kind = match family {
+        ConvFamily::Gemm => {
+            format!("/{}/{}", task.gemm_class(), if task.conv.channels_last { "nhwc" } else { "nchw" })
+        }
+        _ if task.grouped() || task.depthwise() => "/grouped".to_string(),
+        ConvFamily::Ffma | ConvFamily::Sgemm if task.conv.r * task.conv.s == 1 => "/1x1".to_string(),
+        _ => String::new(),
+    };
+    format!("conv/{}/{pass}/{group}{kind}", family.name())
+}
+
+/// Families that can serve a task at all (by number format, pass and grouping), for the mixture.
+pub fn candidates(task: &Task) -> impl Iterator<Item = ConvFamily> + use<> {
+    let (pass, dtype) = (task.pass, task.dtype);
+    let one = task.pointwise() && task.conv.groups == 1;
+    let depthwise = task.depthwise();
+    let square3 = task.conv.r == 3 && task.conv.s == 3 && task.conv.stride == [1, 1];
+    let stride1 = task.conv.stride == [1, 1] && task.conv.r.max(task.conv.s) > 1;
+    let grouped = task.conv.groups > 1;
+    ConvFamily::ALL.into_iter().filter(move |f| match f {
+        ConvFamily::Depthwise => depthwise && dtype.is_half(),
+        ConvFamily::TorchDepthwise => depthwise,
+        ConvFamily::Xmma90 | ConvFamily::Xmma80 | ConvFamily::Cutlass => dtype != Dtype::Fp32,
+        ConvFamily::Ffma => !dtype.is_half(),
+        ConvFamily::Fft => !dtype.is_half() && stride1,
+        ConvFamily::Winograd => !dtype.is_half() && square3,
+        ConvFamily::GroupedDirect => grouped || pass == Pass::Wgrad,
+        ConvFamily::DgradEngine | ConvFamily::Dgrad1 => pass == Pass::Dgrad,
+        ConvFamily::Wgrad0 | ConvFamily::Wgrad1 => pass == Pass::Wgrad,
+        ConvFamily::CommonEngine => dtype.is_half(),
+        ConvFamily::Sgemm => true,
+        ConvFamily::Gemm => one,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_passes_do_the_same_work() {
+        let conv = Conv::square(8, 64, 28, 128, 3, 1, 1);
+        for pass in [Pass::Fwd, Pass::Dgrad, Pass::Wgrad] {
+            let (m, n, k) = Task::new(&conv, pass, Dtype::Fp32).dims(1.0);
+            assert_eq!(2.0 * m * n * k, conv.flops().0);
+        }
+    }
+
+    #[test]
+    fn channels_are_padded_per_tap() {
+        let conv = Conv { channels_last: true, ..Conv::square(8, 24, 28, 64, 3, 1, 1) };
+        // 24 channels become 32 for each of 9 taps
+        assert_eq!(Task::new(&conv, Pass::Fwd, Dtype::Bf16).dims(32.0).2, 288.0);
+    }
+
+    #[test]
+    fn nchw_needs_three_conversions() {
+        let conv = Conv::square(8, 64, 28, 64, 3, 1, 1);
+        assert_eq!(Task::new(&conv, Pass::Fwd, Dtype::Bf16).conversion().1, 3.0);
+        let nhwc = Conv { channels_last: true, ..conv };
+        assert_eq!(Task::new(&nhwc, Pass::Fwd, Dtype::Bf16).conversion(), (0.0, 0.0));
+    }
+
+    #[test]
+    fn kernel_names_tell_the_family() {
+        let f = ConvFamily::of_kernels;
+        assert_eq!(f("sm90_xmma_fprop_implicit_gemm_bf16"), Some(ConvFamily::Xmma90));
+        assert_eq!(f("sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchw"), Some(ConvFamily::Ffma));
+        assert_eq!(f("nvjet_hsh_128x64"), Some(ConvFamily::Gemm));
+        assert_eq!(f("unheard_of"), None);
+    }
+}

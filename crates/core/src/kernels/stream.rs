@@ -1,0 +1,174 @@
+//! Operators bound by memory: one reference form for all, and the features that correct it.
+//!
+//! ```text
+//! reference = floor + bytes / DRAM
+//! ```
+//!
+//! Where `floor` is the GPU's empty kernel, `bytes` the compulsory traffic and `DRAM` the sustained
+//! bandwidth. What a kernel loses against it (few rows, odd widths, several passes, data that stays in the
+//! L2) is learned from dimensionless features.
+
+use crate::dtype::Dtype;
+use crate::gpu::Gpu;
+use crate::kernels::alignment;
+use crate::ops::{Family, Op, OpCall, Pass};
+use crate::time::trees::{Features, MAX_FEATURES};
+
+/// Reference time in seconds.
+pub fn reference(call: &OpCall, gpu: &Gpu) -> f64 {
+    gpu.kernel_floor.0 + (call.traffic().total() / gpu.dram_sustained).0
+}
+
+/// Places of the feature vector that are filled.
+pub const FEATURES: usize = 40;
+
+/// The operator's shape as a matrix and as a feature map: what decides how a kernel spreads the work.
+struct Layout {
+    rows: f64,
+    cols: f64,
+    batch: f64,
+    channels: f64,
+    area: f64,
+    flag: f64,
+    extra: f64,
+    align: u64,
+}
+
+fn layout(call: &OpCall) -> Layout {
+    let base = Layout {
+        rows: 1.0,
+        cols: 1.0,
+        batch: 1.0,
+        channels: 1.0,
+        area: 1.0,
+        flag: 0.0,
+        extra: 0.0,
+        align: 1,
+    };
+    match &call.op {
+        Op::Rowwise(o) => Layout { rows: o.rows as f64, cols: o.cols as f64, align: o.cols, ..base },
+        Op::CrossEntropy(o) => {
+            Layout { rows: o.rows as f64, cols: o.classes as f64, align: o.classes, ..base }
+        }
+        Op::Spatial(o) => Layout {
+            rows: (o.batch * o.channels) as f64,
+            cols: (o.h * o.w) as f64,
+            batch: o.batch as f64,
+            channels: o.channels as f64,
+            area: (o.h * o.w) as f64,
+            flag: f64::from(u8::from(o.channels_last)),
+            extra: o.window as f64 + 16.0 * o.stride as f64,
+            align: if o.channels_last { o.channels } else { o.h * o.w },
+        },
+        Op::Interpolate(o) => Layout {
+            rows: (o.batch * o.channels) as f64,
+            cols: (o.h * o.w) as f64,
+            batch: o.batch as f64,
+            channels: o.channels as f64,
+            area: (o.oh * o.ow) as f64,
+            align: o.ow,
+            ..base
+        },
+        Op::RoiAlign(o) => Layout {
+            rows: o.rois as f64,
+            cols: o.channels as f64,
+            area: (o.size * o.size) as f64,
+            align: o.channels,
+            ..base
+        },
+        Op::Elementwise(o) => Layout { cols: o.n as f64, align: o.n, ..base },
+        Op::Embedding(o) => Layout {
+            rows: o.tokens as f64,
+            cols: o.dim as f64,
+            extra: (o.vocab as f64).log2(),
+            align: o.dim,
+            ..base
+        },
+        Op::Optimizer(o) => Layout { rows: o.tensors as f64, cols: o.params as f64, align: o.params, ..base },
+        Op::Movement(o) => Layout { rows: o.rows as f64, cols: o.cols as f64, align: o.cols, ..base },
+        _ => base,
+    }
+}
+
+/// A stable number for each operator within its family, for the trees.
+fn code(call: &OpCall) -> f32 {
+    match &call.op {
+        Op::Rowwise(o) => o.kind as u8 as f32,
+        Op::CrossEntropy(_) => 10.0,
+        Op::Spatial(o) => o.kind as u8 as f32,
+        Op::Interpolate(_) => 20.0,
+        Op::RoiAlign(_) => 21.0,
+        Op::Elementwise(o) => o.kind as u8 as f32,
+        Op::Embedding(_) => 10.0,
+        Op::Optimizer(o) => 20.0 + o.kind as u8 as f32,
+        Op::Movement(o) => o.kind as u8 as f32,
+        _ => 0.0,
+    }
+}
+
+fn log2(x: f64) -> f32 {
+    x.max(1e-30).log2() as f32
+}
+
+/// Features of the correction.
+pub fn features(call: &OpCall, gpu: &Gpu) -> Features {
+    let mut x = [0.0f32; MAX_FEATURES];
+    let mut at = 0;
+    let mut push = |v: f32| {
+        x[at] = v;
+        at += 1;
+    };
+    let l = layout(call);
+    let t = call.traffic();
+    let e = call.dtype.size();
+    let sm = f64::from(gpu.sm_count);
+    let operator = code(call);
+    push(operator);
+    push(f32::from(u8::from(call.pass != Pass::Fwd)));
+    push(match call.dtype {
+        Dtype::Fp32 | Dtype::Tf32 => 0.0,
+        Dtype::Bf16 => 1.0,
+        _ => 2.0,
+    });
+    push(log2(reference(call, gpu) * 1e6));
+    push(log2(t.total() / gpu.l2_size));
+    push(log2(t.read / gpu.l2_size));
+    push(log2(t.written / gpu.l2_size));
+    push(log2(l.rows));
+    push(log2(l.cols));
+    push(log2(l.cols * e));
+    push(log2(l.rows / sm));
+    let waves = l.rows / sm;
+    push((waves / waves.ceil()) as f32);
+    let waves = l.rows / (4.0 * sm);
+    push((waves / waves.ceil()) as f32);
+    push(log2(alignment(l.align, 64) as f64));
+    push(log2(l.batch));
+    push(log2(l.channels));
+    push(log2(l.area));
+    push(log2(l.channels / sm));
+    let waves = l.channels / sm;
+    push((waves / waves.ceil()) as f32);
+    push(log2(l.batch * l.area));
+    push(l.flag as f32);
+    push(l.extra as f32);
+    push(log2(call.flops().0 / gpu.plain_peak(Dtype::Fp32).0 / reference(call, gpu)));
+    push(log2(l.rows * l.cols / sm));
+    push(log2(alignment(l.channels as u64, 64) as f64));
+    // One place per operator that is common in its family.
+    for c in 0..12 {
+        push(if operator as i32 == c { 1.0 } else { 0.0 });
+    }
+    debug_assert!(at <= FEATURES);
+    x
+}
+
+/// The forest of an operator that is bound by memory.
+pub fn forest_name(family: Family) -> &'static str {
+    match family {
+        Family::Rowwise => "rowwise",
+        Family::Spatial => "spatial",
+        Family::Elementwise => "elementwise",
+        _ => "movement",
+    }
+}

@@ -1,0 +1,260 @@
+//! The closed form of a tiled matrix product: the least time over output tiles and split-K factors.
+//!
+//! For a tile of `bm` x `bn` results and `s` parts of the sum:
+//!
+//! ```text
+//! tiles = ceil(M/bm) * ceil(N/bn) * B * s          CTAs of the grid
+//! ks    = ceil(K/s/32) * 32                        length of one part
+//! wv    = ceil(tiles/SM)                           CTAs that one SM runs in turn
+//! occ   = clamp(floor(16384/(bm*bn)), 1, 4)        CTAs that fit an SM together
+//! frac  = min(1, min(wv,occ) * min(1, bm*bn/16384)^pw)   one small CTA cannot fill an SM
+//! teff  = 1/(1 + slope*(1/bm + 1/bn))              small tiles run below peak
+//! t_c   = 2*bm*bn*ks*wv / (eff*peak/SM * teff * frac)
+//! t_l2  = tiles*(bm+bn)*ks*e / (l2*L2BW)
+//! t_d   = miss*bytes/(bw*DRAM) + (1-miss)*bytes/(hot*L2BW)
+//! t_lat = kl*(ks/32)*ceil(wv/occ)
+//! t_red = 0 if s = 1 else red0 + 8*s*B*M*N/(l2*L2BW)
+//! time  = t0 + min over tiles and s of max(t_c, t_l2, t_d) + t_lat + t_red
+//! ```
+//!
+//! Where e is the element size; eff, slope, pw, l2, bw, hot, kl, red0 and t0 are fitted per kernel class
+//! (`data/fitted`); `miss` is the share of the compulsory bytes that come from DRAM: operands that are used
+//! again and again stay in the L2 when eight sets of them fit.
+
+use super::Machine;
+
+/// Fitted constants of one kernel class.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Constants {
+    /// Share of the sustained peak that large tiles reach.
+    pub eff: f64,
+    /// Share of the sustained DRAM bandwidth.
+    pub bw: f64,
+    /// Share of the L2 bandwidth when the operands stay in the L2.
+    pub hot: f64,
+    /// Share of the L2 bandwidth for operand tiles.
+    pub l2: f64,
+    /// Loss of small tiles, in elements.
+    pub slope: f64,
+    /// How much a small CTA leaves an SM idle.
+    pub pw: f64,
+    /// Seconds per 32 elements of the sum.
+    pub kl: f64,
+    /// Seconds of a split-K reduction.
+    pub red0: f64,
+    /// Seconds of launch, prologue and epilogue.
+    pub t0: f64,
+}
+
+impl Constants {
+    /// How many there are.
+    pub const COUNT: usize = 9;
+
+    /// Where fits start: what a healthy kernel does.
+    pub const START: Self = Self {
+        eff: 0.95,
+        bw: 0.9,
+        hot: 0.4,
+        l2: 0.8,
+        slope: 15.0,
+        pw: 0.4,
+        kl: 4e-9,
+        red0: 2.5e-6,
+        t0: 2.3e-6,
+    };
+
+    /// As a list, for fits and files.
+    pub fn to_array(self) -> [f64; 9] {
+        [self.eff, self.bw, self.hot, self.l2, self.slope, self.pw, self.kl, self.red0, self.t0]
+    }
+
+    /// From a list.
+    pub fn from_array(a: [f64; 9]) -> Self {
+        let [eff, bw, hot, l2, slope, pw, kl, red0, t0] = a;
+        Self { eff, bw, hot, l2, slope, pw, kl, red0, t0 }
+    }
+}
+
+/// A product as the tiler sees it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Product {
+    /// Independent products.
+    pub batch: f64,
+    /// Rows of the result.
+    pub m: f64,
+    /// Columns of the result.
+    pub n: f64,
+    /// Length of the sums.
+    pub k: f64,
+    /// Bytes of one element.
+    pub element: f64,
+    /// Bytes of the operands.
+    pub read: f64,
+    /// Bytes of the result.
+    pub written: f64,
+    /// Largest split factor a library would try, and the least length of a part.
+    pub max_split: f64,
+    /// Least length of one part.
+    pub min_part: f64,
+}
+
+/// The best tiling and where its time goes. Seconds and counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tiling {
+    /// Closed-form time.
+    pub time: f64,
+    /// Arithmetic.
+    pub compute: f64,
+    /// Operand tiles from the L2.
+    pub l2: f64,
+    /// Compulsory bytes.
+    pub dram: f64,
+    /// Latency along the sum.
+    pub latency: f64,
+    /// Split-K reduction.
+    pub reduction: f64,
+    /// Rows of the tile.
+    pub bm: f64,
+    /// Columns of the tile.
+    pub bn: f64,
+    /// Parts of the sum.
+    pub split: f64,
+    /// CTAs of the grid.
+    pub tiles: f64,
+    /// CTAs that one SM runs in turn.
+    pub waves: f64,
+    /// Share of the compulsory bytes that come from DRAM.
+    pub miss: f64,
+    /// The least time with each of [`TILES`], without `t0`.
+    pub by_tile: [f64; 12],
+}
+
+/// Tiles that libraries ship for most shapes.
+pub const TILES: [(f64, f64); 12] = [
+    (16.0, 64.0),
+    (32.0, 32.0),
+    (32.0, 64.0),
+    (64.0, 32.0),
+    (64.0, 64.0),
+    (64.0, 128.0),
+    (128.0, 64.0),
+    (128.0, 128.0),
+    (64.0, 256.0),
+    (256.0, 64.0),
+    (128.0, 256.0),
+    (256.0, 128.0),
+];
+
+/// Share of compulsory bytes that miss the L2: eight operand sets and the result against its capacity.
+///
+/// The ramp from 0.8 to 1.2 of the capacity stands for the L2's imperfect replacement.
+pub fn miss_share(read: f64, written: f64, l2_size: f64) -> f64 {
+    (((8.0 * read + written) / l2_size - 0.8) / 0.4).clamp(0.0, 1.0)
+}
+
+/// The best tiling of a product: the closed form of the module's head.
+pub fn best(p: &Product, c: &Constants, machine: &Machine) -> Tiling {
+    let sm = machine.sm;
+    let miss = miss_share(p.read, p.written, machine.l2_size);
+    let bytes = p.read + p.written;
+    let dram = miss * bytes / (c.bw * machine.dram) + (1.0 - miss) * bytes / (c.hot * machine.l2);
+    let l2_rate = 1.0 / (c.l2 * machine.l2);
+    let per_sm = sm / (c.eff * machine.peak);
+    let mut best = Tiling {
+        time: f64::INFINITY,
+        compute: 0.0,
+        l2: 0.0,
+        dram,
+        latency: 0.0,
+        reduction: 0.0,
+        bm: 0.0,
+        bn: 0.0,
+        split: 1.0,
+        tiles: 0.0,
+        waves: 0.0,
+        miss,
+        by_tile: [0.0; 12],
+    };
+    let mut by_tile = [f64::INFINITY; 12];
+    for ((bm, bn), tile_time) in TILES.into_iter().zip(&mut by_tile) {
+        let grid = (p.m / bm).ceil() * (p.n / bn).ceil() * p.batch;
+        let occ = (16384.0 / (bm * bn)).floor().clamp(1.0, 4.0);
+        let small = (bm * bn / 16384.0).min(1.0);
+        let small = if small < 1.0 { small.powf(c.pw) } else { 1.0 };
+        let teff = 1.0 / (1.0 + c.slope * (1.0 / bm + 1.0 / bn));
+        let mut s = 1.0;
+        loop {
+            let tiles = grid * s;
+            let ks = (p.k / s / 32.0).ceil() * 32.0;
+            let wv = (tiles / sm).ceil();
+            let frac = (wv.min(occ) * small).min(1.0);
+            let compute = 2.0 * bm * bn * ks * wv * per_sm / (teff * frac);
+            let l2 = tiles * (bm + bn) * ks * p.element * l2_rate;
+            let latency = c.kl * (ks / 32.0) * (wv / occ).ceil();
+            let reduction = if s > 1.0 { c.red0 + 8.0 * s * p.batch * p.m * p.n * l2_rate } else { 0.0 };
+            let time = compute.max(l2).max(dram) + latency + reduction;
+            *tile_time = tile_time.min(time);
+            if time < best.time {
+                let by_tile = best.by_tile;
+                best = Tiling {
+                    time,
+                    compute,
+                    l2,
+                    dram,
+                    latency,
+                    reduction,
+                    bm,
+                    bn,
+                    split: s,
+                    tiles,
+                    waves: wv,
+                    miss,
+                    by_tile,
+                };
+            }
+            s *= 2.0;
+            // More parts cannot help once the grid fills the GPU twice.
+            if s > p.max_split || p.k / s < p.min_part || tiles >= 2.0 * sm {
+                break;
+            }
+        }
+    }
+    best.time += c.t0;
+    best.by_tile = by_tile;
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const H200: Machine = Machine { sm: 132.0, peak: 790e12, dram: 4.3e12, l2: 9.77e12, l2_size: 60e6 };
+
+    fn product(m: f64, n: f64, k: f64) -> Product {
+        Product {
+            batch: 1.0,
+            m,
+            n,
+            k,
+            element: 2.0,
+            read: 2.0 * (m * k + k * n),
+            written: 2.0 * m * n,
+            max_split: 32.0,
+            min_part: 128.0,
+        }
+    }
+
+    #[test]
+    fn a_large_product_runs_near_peak() {
+        let t = best(&product(8192.0, 8192.0, 8192.0), &Constants::START, &H200);
+        let rate = 2.0 * 8192f64.powi(3) / t.time;
+        assert!(rate > 0.6 * H200.peak && rate < H200.peak, "{:.0} TFLOP/s", rate / 1e12);
+        assert_eq!(t.split, 1.0);
+    }
+
+    #[test]
+    fn a_long_sum_with_few_tiles_is_split() {
+        let t = best(&product(64.0, 64.0, 65536.0), &Constants::START, &H200);
+        assert!(t.split > 1.0);
+    }
+}

@@ -1,0 +1,181 @@
+//! Reads measurements: the project's own H200 files and the published ones beside the repository.
+
+use anyhow::{Context, Result};
+use preflop_core::gpu::{Gpu, catalog};
+use preflop_core::ops::{Elementwise, ElementwiseKind, Gemm, Op, OpCall, Rowwise, RowwiseKind, row};
+use preflop_core::{Dtype, Pass};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// One measured call.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    pub call: OpCall,
+    /// Index into the GPU list.
+    pub gpu: usize,
+    pub us: f64,
+    /// Kernel names joined by a bar, where recorded.
+    pub kernels: String,
+}
+
+/// Opens a file, unpacking it when it ends in `.gz`.
+pub fn open(path: &Path) -> Result<Box<dyn Read>> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let gz = path.extension().is_some_and(|e| e == "gz");
+    Ok(if gz { Box::new(flate2::read::GzDecoder::new(file)) } else { Box::new(file) })
+}
+
+/// Reads a file of `op, phase, dtype, shape, gpu_us` rows measured on one GPU.
+pub fn operators(path: &Path, gpu: usize) -> Result<Vec<Measured>> {
+    let mut reader = csv::Reader::from_reader(open(path)?);
+    let headers = reader.headers()?.clone();
+    let column = |name: &str| headers.iter().position(|h| h == name);
+    let need = |name: &str| column(name).with_context(|| format!("{}: no column {name}", path.display()));
+    let (op, phase, dtype, shape, us) =
+        (need("op")?, need("phase")?, need("dtype")?, need("shape")?, need("gpu_us")?);
+    let names = column("kernels");
+    let mut out = Vec::new();
+    let mut skipped = 0;
+    for record in reader.records() {
+        let r = record?;
+        match row::parse(&r[op], &r[phase], &r[dtype], &r[shape]) {
+            Ok(call) => out.push(Measured {
+                call,
+                gpu,
+                us: r[us].parse()?,
+                kernels: names.map(|i| r[i].to_string()).unwrap_or_default(),
+            }),
+            Err(e) => {
+                skipped += 1;
+                if skipped <= 3 {
+                    note(&format!("{}: skipped a row: {e}", path.display()));
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Says something on the terminal.
+#[allow(clippy::print_stderr)]
+pub fn note(text: &str) {
+    eprintln!("{text}");
+}
+
+/// GPUs of the measurements, by index.
+pub const GPUS: [&str; 13] = [
+    "h200",
+    "a100-sxm-80gb",
+    "h100-sxm",
+    "l40s",
+    "b200",
+    "p4",
+    "p100-pcie",
+    "v100-pcie-32gb",
+    "t4",
+    "a100-pcie-40gb",
+    "mi100",
+    "titan-xp",
+    "v100-sxm2-16gb",
+];
+
+/// The GPUs with all their figures.
+pub fn gpus() -> Result<Vec<Gpu>> {
+    GPUS.iter().map(|name| Ok(catalog::find(name)?)).collect()
+}
+
+fn index(name: &str) -> usize {
+    GPUS.iter().position(|g| *g == name).unwrap_or(0)
+}
+
+/// bf16 products on four GPUs (aiconfigurator): linear layers without bias, milliseconds.
+pub fn bf16_products(shared: &Path) -> Result<Vec<Measured>> {
+    let mut reader = csv::Reader::from_reader(open(&shared.join("aiconfigurator/gemm_bf16.csv.gz"))?);
+    let columns = [("a100-sxm-80gb", 3), ("b200", 4), ("h100-sxm", 5), ("l40s", 6)];
+    let mut out = Vec::new();
+    for record in reader.records() {
+        let r = record?;
+        let d = |i: usize| r[i].parse::<u64>();
+        let call = OpCall::fwd(Op::Gemm(Gemm::linear(d(0)?, d(1)?, d(2)?, false)), Dtype::Bf16);
+        for (gpu, c) in columns {
+            if let Ok(ms) = r[c].parse::<f64>() {
+                out.push(Measured {
+                    call: call.clone(),
+                    gpu: index(gpu),
+                    us: ms * 1e3,
+                    kernels: String::new(),
+                });
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn neusight_gpu(device: &str) -> Option<usize> {
+    let name = match device.replace('_', " ").as_str() {
+        "Tesla P4" => "p4",
+        "Tesla P100-PCIE-16GB" => "p100-pcie",
+        "Tesla V100-PCIE-32GB" => "v100-pcie-32gb",
+        "Tesla T4" => "t4",
+        "NVIDIA A100-PCIE-40GB" => "a100-pcie-40gb",
+        "AMD Instinct MI100" => "mi100",
+        _ => return None,
+    };
+    Some(index(name))
+}
+
+/// fp32 products on six GPUs (NeuSight). There N is the reduction: (B,M,N) x (B,N,K).
+pub fn fp32_products(shared: &Path) -> Result<Vec<Measured>> {
+    let mut out = Vec::new();
+    for file in ["bmm", "linear"] {
+        let mut reader =
+            csv::Reader::from_reader(open(&shared.join(format!("neusight/{file}_fwd_fp32.csv.gz")))?);
+        for record in reader.records() {
+            let r = record?;
+            let Some(gpu) = neusight_gpu(&r[1]) else { continue };
+            let d = |i: usize| r[i].parse::<u64>();
+            let (b, m, k, n) = (d(4)?, d(5)?, d(6)?, d(7)?);
+            let gemm = if file == "bmm" { Gemm::bmm(b, m, n, k) } else { Gemm::linear(b * m, n, k, true) };
+            let us = r[8].parse::<f64>()? * 1e3;
+            out.push(Measured {
+                call: OpCall::fwd(Op::Gemm(gemm), Dtype::Fp32),
+                gpu,
+                us,
+                kernels: r[9].to_string(),
+            });
+        }
+    }
+    Ok(out)
+}
+
+/// fp32 vector operators on six GPUs (NeuSight).
+pub fn fp32_vectors(shared: &Path) -> Result<Vec<Measured>> {
+    let mut reader = csv::Reader::from_reader(open(&shared.join("neusight/vector_fwd_fp32.csv.gz"))?);
+    let mut out = Vec::new();
+    for record in reader.records() {
+        let r = record?;
+        let Some(gpu) = neusight_gpu(&r[1]) else { continue };
+        let (rows, cols) = (r[4].parse::<u64>()?, r[5].parse::<u64>()?);
+        let e = |kind| Op::Elementwise(Elementwise { kind, n: rows * cols });
+        let op = match &r[2] {
+            "add" | "mul" | "div" | "pow" => e(ElementwiseKind::Add),
+            "addu" | "mulu" | "divu" => e(ElementwiseKind::AddScalar),
+            "powu" => e(ElementwiseKind::Pow),
+            "relu" => e(ElementwiseKind::Relu),
+            "gelu" => e(ElementwiseKind::Gelu),
+            "tanh" => e(ElementwiseKind::Tanh),
+            "softmax" => Op::Rowwise(Rowwise { kind: RowwiseKind::Softmax, rows, cols }),
+            "ln" => Op::Rowwise(Rowwise { kind: RowwiseKind::LayerNorm, rows, cols }),
+            _ => continue,
+        };
+        let us = r[6].parse::<f64>()? * 1e3;
+        out.push(Measured {
+            call: OpCall::new(op, Pass::Fwd, Dtype::Fp32),
+            gpu,
+            us,
+            kernels: r[2].to_string(),
+        });
+    }
+    Ok(out)
+}

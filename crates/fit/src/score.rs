@@ -1,0 +1,35 @@
+//! Errors, as the project reports them.
+
+/// Mean and median of |predicted/measured - 1| and the median signed error, in per cent.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Score {
+    pub n: usize,
+    pub mean: f64,
+    pub median: f64,
+    pub bias: f64,
+}
+
+/// Scores pairs of (predicted, measured).
+pub fn score(pairs: impl IntoIterator<Item = (f64, f64)>) -> Score {
+    let mut signed: Vec<f64> = pairs.into_iter().map(|(p, m)| 100.0 * (p / m - 1.0)).collect();
+    let n = signed.len();
+    if n == 0 {
+        return Score::default();
+    }
+    let mean = signed.iter().map(|e| e.abs()).sum::<f64>() / n as f64;
+    signed.sort_by(f64::total_cmp);
+    let bias = signed[n / 2];
+    let mut size: Vec<f64> = signed.iter().map(|e| e.abs()).collect();
+    size.sort_by(f64::total_cmp);
+    Score { n, mean, median: size[n / 2], bias }
+}
+
+impl std::fmt::Display for Score {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "n {:6}  mean {:6.2} %  median {:6.2} %  bias {:+6.2} %",
+            self.n, self.mean, self.median, self.bias
+        )
+    }
+}
