@@ -2,18 +2,17 @@
 
 use crate::chooser;
 use crate::data::Measured;
-use crate::gbdt::Settings;
-use crate::samples::{Sample, cross_validate};
-use crate::score::score;
+use crate::samples::Sample;
 use crate::simplex::minimise;
 use preflop_core::gpu::Gpu;
 use preflop_core::kernels::Machine;
 use preflop_core::kernels::conv::{
-    ConvConstants, ConvFamily, Task, constants_key, depthwise_time, dtype_group, family_time,
+    ConvConstants, ConvFamily, Task, constants_key, depthwise_time, family_time, interval_class,
 };
-use preflop_core::kernels::conv_features::{CHOICE_FEATURES, ConvTable, FEATURES, candidates_of, finish};
+use preflop_core::kernels::conv_features::{CHOICE_FEATURES, candidates_of, finish};
 use preflop_core::ops::Op;
 use preflop_core::time::choice::Chooser;
+use preflop_core::time::conv_table::{ConvForms, coarser};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -44,38 +43,8 @@ pub fn rows(measured: &[Measured], source: usize) -> Vec<Row> {
         .collect()
 }
 
-/// Constants by key, with coarser keys to fall back on.
-#[derive(Debug, Clone, Default)]
-pub struct Constants {
-    pub table: BTreeMap<String, Vec<f64>>,
-}
-
-fn coarser(key: &str) -> impl Iterator<Item = &str> {
-    let mut at = Some(key);
-    std::iter::from_fn(move || {
-        let now = at?;
-        at = now.rfind('/').map(|i| &now[..i]);
-        Some(now)
-    })
-}
-
-impl ConvTable for Constants {
-    fn product(&self, task: &Task, family: ConvFamily) -> ConvConstants {
-        let key = constants_key(task, family);
-        coarser(&key)
-            .find_map(|k| self.table.get(k))
-            .and_then(|v| ConvConstants::from_slice(v))
-            .unwrap_or(ConvConstants::START)
-    }
-
-    fn depthwise(&self, task: &Task, family: ConvFamily) -> (f64, f64) {
-        let key = constants_key(task, family);
-        coarser(&key).find_map(|k| self.table.get(k)).map_or((4e-6, 0.3), |v| (v[0], v[1]))
-    }
-}
-
 /// Fits the constants of all keys with at least 12 rows, and of their coarser keys.
-pub fn constants(rows: &[Row], gpus: &[Gpu]) -> Constants {
+pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
     let mut groups: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     for r in rows {
         if let Some(f) = r.family {
@@ -85,7 +54,7 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> Constants {
             }
         }
     }
-    let table = groups
+    groups
         .into_par_iter()
         .filter(|(_, members)| members.len() >= 12)
         .map(|(key, members)| {
@@ -120,15 +89,14 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> Constants {
         })
         .collect::<Vec<(String, Vec<f64>)>>()
         .into_iter()
-        .collect();
-    Constants { table }
+        .collect()
 }
 
 /// Trees and leaves of the chooser.
 const CHOOSER: (usize, usize) = (12, 160);
 
 /// Out-of-fold family probabilities for rows with names; the full chooser's for the others.
-pub fn samples(rows: &[Row], gpus: &[Gpu], table: &Constants) -> (Vec<Sample>, Chooser, f64) {
+pub fn samples(rows: &[Row], gpus: &[Gpu], table: &ConvForms) -> (Vec<Sample>, Chooser, f64) {
     let made: Vec<_> = rows
         .par_iter()
         .map(|r| candidates_of(&r.task, table, &Machine::of(&gpus[r.gpu], r.task.dtype)))
@@ -152,13 +120,11 @@ pub fn samples(rows: &[Row], gpus: &[Gpu], table: &Constants) -> (Vec<Sample>, C
             if r.family.is_some_and(|f| f as usize == top) {
                 right += 1;
             }
-            let certain = if p[top] > 0.7 { "sure" } else { "unsure" };
-            let kind = if r.task.grouped() { "grouped" } else { "plain" };
             Sample {
                 x,
                 reference,
                 seconds: r.seconds,
-                class: format!("conv/{}/{kind}/{certain}", ConvFamily::ALL[top].name()),
+                class: interval_class(top, r.task.grouped(), p[top] > 0.7),
                 gpu: r.gpu,
                 group: i,
                 weight: 1.0,
@@ -166,40 +132,4 @@ pub fn samples(rows: &[Row], gpus: &[Gpu], table: &Constants) -> (Vec<Sample>, C
         })
         .collect();
     (samples, full, right as f64 / named.len().max(1) as f64)
-}
-
-pub fn report(rows: &[Row], gpus: &[Gpu], settings: &Settings) {
-    let table = constants(rows, gpus);
-    println!("{} keys", table.table.len());
-    let (samples, _, accuracy) = samples(rows, gpus, &table);
-    println!("family right {:.1} %", 100.0 * accuracy);
-    println!("form {}", score(samples.iter().map(|s| (s.reference, s.seconds))));
-    let mut all = vec![0.0; samples.len()];
-    for group in ["half", "tf32", "fp32"] {
-        let part: Vec<usize> =
-            (0..rows.len()).filter(|&i| dtype_group(rows[i].task.dtype) == group).collect();
-        let own: Vec<Sample> = part.iter().map(|&i| samples[i].clone()).collect();
-        let p = cross_validate(&own, FEATURES, settings, 5);
-        println!("{group} cv {}", score(own.iter().zip(&p).map(|(s, p)| (*p, s.seconds))));
-        for (i, p) in part.iter().zip(p) {
-            all[*i] = p;
-        }
-    }
-    for source in 0..3 {
-        let v = (0..rows.len()).filter(|&i| rows[i].source == source).map(|i| (all[i], rows[i].seconds));
-        println!("source {source} cv {}", score(v));
-        for pass in [preflop_core::Pass::Fwd, preflop_core::Pass::Dgrad, preflop_core::Pass::Wgrad] {
-            let v = (0..rows.len())
-                .filter(|&i| rows[i].source == source && rows[i].task.pass == pass)
-                .map(|i| (all[i], rows[i].seconds));
-            println!("   {:6} {}", pass.name(), score(v));
-        }
-    }
-    let mut by: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
-    for (s, p) in samples.iter().zip(&all) {
-        by.entry(&s.class).or_default().push((*p, s.seconds));
-    }
-    for (c, v) in by {
-        println!("    {c:40} {}", score(v));
-    }
 }

@@ -57,6 +57,11 @@ pub fn operators(path: &Path, gpu: usize) -> Result<Vec<Measured>> {
     Ok(out)
 }
 
+/// Reads a file of operators measured on the H200, or nothing if it is not there.
+pub fn optional(path: &Path) -> Result<Vec<Measured>> {
+    if path.exists() { operators(path, 0) } else { Ok(Vec::new()) }
+}
+
 /// Says something on the terminal.
 #[allow(clippy::print_stderr)]
 pub fn note(text: &str) {
@@ -176,6 +181,25 @@ pub fn fp32_vectors(shared: &Path) -> Result<Vec<Measured>> {
             us,
             kernels: r[2].to_string(),
         });
+    }
+    Ok(out)
+}
+
+/// fp8 products (one scale per tensor) on three GPUs (aiconfigurator).
+pub fn fp8_products(shared: &Path) -> Result<Vec<Measured>> {
+    let mut reader = csv::Reader::from_reader(open(&shared.join("aiconfigurator/gemm_quantized.csv.gz"))?);
+    let mut out = Vec::new();
+    for record in reader.records() {
+        let r = record?;
+        let gpu = match (&r[0], &r[2]) {
+            ("b200_sxm", "fp8") => "b200",
+            ("h100_sxm", "fp8") => "h100-sxm",
+            ("l40s", "fp8") => "l40s",
+            _ => continue,
+        };
+        let d = |i: usize| r[i].parse::<u64>();
+        let call = OpCall::fwd(Op::Gemm(Gemm::linear(d(3)?, d(4)?, d(5)?, false)), Dtype::Fp8);
+        out.push(Measured { call, gpu: index(gpu), us: r[6].parse::<f64>()? * 1e3, kernels: String::new() });
     }
     Ok(out)
 }

@@ -177,7 +177,9 @@ pub fn train(
     let inner = (1usize << s.depth) - 1;
     for _ in 0..s.trees {
         let picked: Vec<u32> = (0..n as u32).filter(|_| random.unit() < s.row_fraction).collect();
-        let columns: Vec<usize> = (0..features).filter(|_| random.unit() < s.feature_fraction).collect();
+        // The first feature names the operator and is always offered.
+        let columns: Vec<usize> =
+            (0..features).filter(|f| random.unit() < s.feature_fraction || *f == 0).collect();
         let gradient: Vec<f32> = (0..n)
             .map(|i| {
                 let g = s.loss.gradient(target[i] - prediction[i]);

@@ -1,16 +1,15 @@
 //! Fits matrix products: constants per kernel class, then the correction.
 
 use crate::data::Measured;
-use crate::gbdt::Settings;
-use crate::samples::{Sample, cross_validate};
-use crate::score::score;
+use crate::samples::Sample;
 use crate::simplex::minimise;
 use preflop_core::Dtype;
-use preflop_core::gpu::Gpu;
+use preflop_core::gpu::{Architecture, Gpu};
 use preflop_core::kernels::Machine;
 use preflop_core::kernels::gemm;
 use preflop_core::kernels::tile::Constants;
 use preflop_core::ops::{Gemm, Op};
+use preflop_core::time::fitted::TileKey;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -63,13 +62,19 @@ pub fn constants(rows: &[Row], gpus: &[Gpu], start: Constants, evaluations: usiz
     from(&best)
 }
 
-pub type Table = BTreeMap<(Dtype, u8), Constants>;
+/// Constants by number format, alignment class and generation.
+pub type Table = BTreeMap<TileKey, Constants>;
+
+/// The key of a row's constants.
+pub fn key(r: &Row, gpus: &[Gpu]) -> TileKey {
+    TileKey { dtype: r.dtype, class: gemm::class(&r.gemm, r.dtype), generation: gpus[r.gpu].architecture }
+}
 
 /// Constants of every class among the rows.
 pub fn table(rows: &[Row], gpus: &[Gpu]) -> Table {
-    let mut classes: BTreeMap<(Dtype, u8), Vec<Row>> = BTreeMap::new();
+    let mut classes: BTreeMap<TileKey, Vec<Row>> = BTreeMap::new();
     for r in rows {
-        classes.entry((r.dtype, gemm::class(&r.gemm, r.dtype))).or_default().push(*r);
+        classes.entry(key(r, gpus)).or_default().push(*r);
     }
     classes
         .into_par_iter()
@@ -80,30 +85,44 @@ pub fn table(rows: &[Row], gpus: &[Gpu]) -> Table {
 }
 
 pub fn samples(rows: &[Row], gpus: &[Gpu], table: &Table) -> Vec<Sample> {
+    let several = rows.iter().any(|r| r.gpu != rows[0].gpu);
     rows.iter()
         .enumerate()
         .map(|(i, r)| {
             let machine = Machine::of(&gpus[r.gpu], r.dtype);
             let class = gemm::class(&r.gemm, r.dtype);
-            let t = gemm::form(&r.gemm, r.dtype, &table[&(r.dtype, class)], &machine);
+            let t = gemm::form(&r.gemm, r.dtype, &table[&key(r, gpus)], &machine);
             Sample {
-                x: gemm::features(&r.gemm, r.dtype, &t, &machine),
+                x: gemm::features(&r.gemm, r.dtype, &t, &machine, gpus[r.gpu].architecture),
                 reference: t.time,
                 seconds: r.seconds,
-                class: format!("gemm/{}/{class}", r.dtype.name()),
+                class: gemm::interval_class(r.dtype, class).to_string(),
                 gpu: r.gpu,
-                group: i,
+                // Rows of one (n, k) pair stay in one fold; on a single GPU every row is its own.
+                group: if several { (r.gemm.n * 7919 + r.gemm.k * 31) as usize } else { i },
                 weight: 1.0,
             }
         })
         .collect()
 }
 
-pub fn report(measured: &[Measured], gpus: &[Gpu], settings: &Settings) {
-    let rows = rows(measured);
-    let table = table(&rows, gpus);
-    let samples = samples(&rows, gpus, &table);
-    println!("gemm form {}", score(samples.iter().map(|s| (s.reference, s.seconds))));
-    let p = cross_validate(&samples, gemm::FEATURES, settings, 5);
-    println!("gemm cv   {}", score(samples.iter().zip(&p).map(|(s, p)| (*p, s.seconds))));
+/// Constants of each number format and class over all GPUs, for generations nobody measured.
+pub fn pooled(rows: &[Row], gpus: &[Gpu]) -> Table {
+    let mut classes: BTreeMap<TileKey, Vec<Row>> = BTreeMap::new();
+    for r in rows {
+        classes.entry(TileKey { generation: Architecture::Other, ..key(r, gpus) }).or_default().push(*r);
+    }
+    classes
+        .into_par_iter()
+        .map(|(key, members)| (key, constants(&members, gpus, Constants::START, 900)))
+        .collect::<Vec<_>>()
+        .into_iter()
+        .collect()
+}
+
+/// At most `most` rows, evenly picked over the file: training time grows with rows, errors hardly fall.
+pub fn thinned(rows: Vec<Row>, most: usize) -> Vec<Row> {
+    // A step coprime to the number of GPUs in a row of the file keeps all of them.
+    let step = (rows.len() / most).max(1) | 1;
+    rows.into_iter().step_by(step).collect()
 }

@@ -1,4 +1,8 @@
-//! Fits the time model from measurements and says how well it does on what it has not seen.
+//! Fits the time model from measurements, says how well it does on what it has not seen, and writes
+//! `data/fitted`.
+//!
+//! `preflop-fit` fits everything; `preflop-fit FAMILY ..` only cross-validates the families whose names begin
+//! so. `PREFLOP_SHARED` names the folder with the published measurements (default `../shared`).
 #![allow(clippy::print_stdout)]
 
 mod chooser;
@@ -10,56 +14,131 @@ mod samples;
 mod score;
 mod simplex;
 mod stream;
+mod write;
 
 use anyhow::Result;
-use std::path::PathBuf;
+use gbdt::{Loss, Settings};
+use preflop_core::Dtype;
+use preflop_core::gpu::Gpu;
+use preflop_core::kernels::conv::dtype_group;
+use preflop_core::kernels::{conv_features, gemm as gemm_form, stream as stream_form};
+use preflop_core::time::conv_table::ConvForms;
+use preflop_core::time::fitted::ConstantsFile;
+use samples::Sample;
+use std::path::{Path, PathBuf};
+use write::{Learned, Learner};
 
-fn loss(text: Option<&String>) -> gbdt::Loss {
-    match text.map(String::as_str) {
-        Some("r") => gbdt::Loss::Relative,
-        Some("x") | None => gbdt::Loss::Squared,
-        Some(q) => gbdt::Loss::Quantile(q.parse().unwrap_or(0.5)),
+/// Settings for families whose times vary smoothly with the shape: two losses averaged.
+fn smooth(trees: usize, min_leaf: usize, feature_fraction: f32) -> Settings {
+    Settings {
+        trees,
+        depth: 6,
+        rate: 0.07,
+        loss: Loss::Quantile(0.45),
+        second: Loss::Squared,
+        bags: 2,
+        min_leaf,
+        feature_fraction,
+        ..Settings::default()
     }
 }
 
-fn settings(args: &[String]) -> gbdt::Settings {
-    fn at<T: std::str::FromStr>(args: &[String], i: usize, default: T) -> T {
-        args.get(i).and_then(|s| s.parse().ok()).unwrap_or(default)
-    }
-    gbdt::Settings {
-        trees: at(args, 2, 300),
-        depth: at(args, 3, 6),
-        rate: at(args, 4, 0.07),
-        loss: loss(args.get(5)),
-        second: loss(args.get(9)),
-        bags: at(args, 6, 1),
-        min_leaf: at(args, 7, 5),
-        feature_fraction: at(args, 8, 0.5),
-        ..gbdt::Settings::default()
+/// Settings for families where a library switches between kernels: the relative error itself.
+fn switching() -> Settings {
+    Settings {
+        trees: 250,
+        depth: 6,
+        rate: 0.08,
+        loss: Loss::Relative,
+        second: Loss::Relative,
+        bags: 2,
+        min_leaf: 6,
+        feature_fraction: 0.4,
+        ..Settings::default()
     }
 }
 
 fn main() -> Result<()> {
-    let args: Vec<String> = std::env::args().collect();
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
     let shared = PathBuf::from(std::env::var("PREFLOP_SHARED").unwrap_or("../shared".into())).join("data");
+    let own = Path::new("data/measured/h200");
     let gpus = data::gpus()?;
-    let s = settings(&args);
-    let mut measured = data::operators(&shared.join("h200/ops.csv.gz"), 0)?;
-    if let Ok(extra) = data::operators(&PathBuf::from("data/measured/h200/ops_extra.csv.gz"), 0) {
-        measured.extend(extra);
+    let mut measured = data::operators(&own.join("ops.csv.gz"), 0)?;
+    measured.extend(data::optional(&own.join("ops_extra.csv.gz"))?);
+    let mut constants = ConstantsFile::default();
+    let mut learners = Vec::new();
+    let mut chooser = None;
+
+    let picks = |family: &str| wanted.is_empty() || wanted.iter().any(|w| family.starts_with(w.as_str()));
+    if picks("gemm") {
+        products(&measured, &shared, &gpus, &mut constants, &mut learners)?;
     }
-    match args.get(1).map(String::as_str) {
-        Some("gemm") => gemm::report(&measured, &gpus, &s),
-        Some("stream") => stream::report(&measured, &gpus, &s),
-        Some("conv") => {
-            let mut rows = conv::rows(&measured, 0);
-            rows.extend(conv::rows(&data::operators(&shared.join("h200/conv.csv.gz"), 0)?, 1));
-            if let Ok(extra) = data::operators(&PathBuf::from("data/measured/h200/conv_extra.csv.gz"), 0) {
-                rows.extend(conv::rows(&extra, 2));
-            }
-            conv::report(&rows, &gpus, &s);
+    if picks("stream") {
+        for family in stream::FAMILIES {
+            let samples = stream::samples(&measured, &gpus, family);
+            let name = stream_form::forest_name(family);
+            learners.push(Learner::new(name, samples, stream_form::FEATURES, smooth(250, 5, 0.6)));
         }
-        _ => println!("usage"),
     }
+    if picks("conv") {
+        let mut rows = conv::rows(&measured, 0);
+        rows.extend(conv::rows(&data::operators(&own.join("conv.csv.gz"), 0)?, 1));
+        rows.extend(conv::rows(&data::optional(&own.join("conv_extra.csv.gz"))?, 2));
+        let table = conv::constants(&rows, &gpus);
+        let forms = ConvForms::from_forms(table.iter().map(|(k, v)| (k.as_str(), v.as_slice())));
+        let (samples, full, accuracy) = conv::samples(&rows, &gpus, &forms);
+        println!("conv: kernel family right in {:.1} % of the rows with names", 100.0 * accuracy);
+        for group in ["half", "tf32", "fp32"] {
+            let part: Vec<Sample> = samples
+                .iter()
+                .zip(&rows)
+                .filter(|(_, r)| dtype_group(r.task.dtype) == group)
+                .map(|(s, _)| s.clone())
+                .collect();
+            learners.push(Learner::new(&format!("conv/{group}"), part, conv_features::FEATURES, switching()));
+        }
+        constants.forms.extend(table);
+        chooser = Some(full);
+    }
+    let learned: Vec<Learned> = learners.into_iter().map(|l| l.train(!wanted.is_empty())).collect();
+    for l in &learned {
+        print!("{}", l.report());
+    }
+    if let (Some(chooser), true) = (chooser, wanted.is_empty()) {
+        write::files(Path::new("data/fitted"), constants, &learned, &chooser)?;
+    }
+    Ok(())
+}
+
+/// The four fits of matrix products: the H200 in all formats, and bf16, fp8 and fp32 across GPUs.
+fn products(
+    measured: &[data::Measured],
+    shared: &Path,
+    gpus: &[Gpu],
+    constants: &mut ConstantsFile,
+    learners: &mut Vec<Learner>,
+) -> Result<()> {
+    let own = gemm::rows(measured);
+    let mut add = |name: &str, rows: Vec<gemm::Row>, settings: Settings| {
+        let mut table = gemm::table(&rows, gpus);
+        table.extend(gemm::pooled(&rows, gpus));
+        let samples = gemm::samples(&rows, gpus, &table);
+        for (key, c) in &table {
+            // The H200's own fit comes first and stays.
+            constants.tiles.entry(key.text()).or_insert_with(|| c.to_array());
+        }
+        learners.push(Learner::new(name, samples, gemm_form::FEATURES, settings));
+    };
+    let (fp8, rest): (Vec<_>, Vec<_>) = own.into_iter().partition(|r| r.dtype == Dtype::Fp8);
+    add("gemm/h200", rest, smooth(300, 5, 0.5));
+    let wide = Settings { min_leaf: 20, ..smooth(250, 20, 0.5) };
+    add("gemm/bf16", gemm::thinned(gemm::rows(&data::bf16_products(shared)?), 20_000), wide);
+    let mut quantised = gemm::thinned(gemm::rows(&data::fp8_products(shared)?), 12_000);
+    quantised.extend(fp8);
+    add("gemm/fp8", quantised, wide);
+    // Under 0.2 ms these times are mostly the host's.
+    let mut fp32 = gemm::rows(&data::fp32_products(shared)?);
+    fp32.retain(|r| r.seconds > 2e-4);
+    add("gemm/fp32", gemm::thinned(fp32, 20_000), wide);
     Ok(())
 }

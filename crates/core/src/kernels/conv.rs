@@ -363,6 +363,13 @@ pub fn depthwise_time(task: &Task, t0: f64, rate: f64, machine: &Machine) -> f64
     t0 + (x + w + y) / (rate * machine.dram)
 }
 
+/// Class of the interval: the likeliest family, grouped or not, sure or not.
+pub fn interval_class(family: usize, grouped: bool, sure: bool) -> String {
+    let family = ConvFamily::ALL.get(family).map_or("", |f| f.name());
+    let (kind, certain) = (if grouped { "grouped" } else { "plain" }, if sure { "sure" } else { "unsure" });
+    format!("conv/{family}/{kind}/{certain}")
+}
+
 /// Number formats that share constants and trees.
 pub fn dtype_group(dtype: Dtype) -> &'static str {
     match dtype {

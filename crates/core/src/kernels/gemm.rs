@@ -3,6 +3,7 @@
 use super::tile::{Constants, Product, Tiling, best};
 use super::{Machine, alignment};
 use crate::dtype::Dtype;
+use crate::gpu::Architecture;
 use crate::ops::{Gemm, GemmKind, Layout};
 use crate::time::trees::{Features, MAX_FEATURES};
 
@@ -39,6 +40,19 @@ fn leading(g: &Gemm) -> (u64, u64, u64) {
     }
 }
 
+/// Class of the interval.
+pub fn interval_class(dtype: Dtype, class: u8) -> &'static str {
+    match (dtype, class) {
+        (Dtype::Fp32 | Dtype::Fp64, _) => "gemm/fp32",
+        (Dtype::Tf32, 2) => "gemm/tf32/2",
+        (Dtype::Tf32, _) => "gemm/tf32/0",
+        (Dtype::Bf16 | Dtype::Fp16, 2) => "gemm/half/2",
+        (Dtype::Bf16 | Dtype::Fp16, 1) => "gemm/half/1",
+        (Dtype::Bf16 | Dtype::Fp16, _) => "gemm/half/0",
+        _ => "gemm/fp8",
+    }
+}
+
 /// The product as the tiler sees it.
 pub fn product(g: &Gemm, dtype: Dtype) -> Product {
     let t = g.traffic(dtype);
@@ -61,7 +75,7 @@ pub fn form(g: &Gemm, dtype: Dtype, constants: &Constants, machine: &Machine) ->
 }
 
 /// Places of the feature vector that a GEMM fills.
-pub const FEATURES: usize = 60;
+pub const FEATURES: usize = 61;
 
 fn log2(x: f64) -> f32 {
     x.max(1e-30).log2() as f32
@@ -69,7 +83,7 @@ fn log2(x: f64) -> f32 {
 
 /// Dimensionless features of the correction: shares of the closed form, waves, tile efficiency, alignment,
 /// shape ratios. No peak, clock or SM count as such, so that they carry over to other GPUs.
-pub fn features(g: &Gemm, dtype: Dtype, t: &Tiling, machine: &Machine) -> Features {
+pub fn features(g: &Gemm, dtype: Dtype, t: &Tiling, machine: &Machine, generation: Architecture) -> Features {
     let mut x = [0.0f32; MAX_FEATURES];
     let mut at = 0;
     let mut push = |v: f32| {
@@ -130,6 +144,7 @@ pub fn features(g: &Gemm, dtype: Dtype, t: &Tiling, machine: &Machine) -> Featur
     push(log2(p.m / p.n));
     push(log2(2.0 * p.batch * p.m * p.n * p.k / (p.read + p.written)));
     push(log2(2.0 * p.batch * p.m * p.n * p.k / machine.peak * 1e6));
+    push(f32::from(generation as u8));
     for time in t.by_tile {
         push(log2(time / t.time));
     }

@@ -123,7 +123,7 @@ pub fn features(call: &OpCall, gpu: &Gpu) -> Features {
     let e = call.dtype.size();
     let sm = f64::from(gpu.sm_count);
     let operator = code(call);
-    push(operator);
+    push(2.0 * operator + f32::from(u8::from(call.pass != Pass::Fwd)));
     push(f32::from(u8::from(call.pass != Pass::Fwd)));
     push(match call.dtype {
         Dtype::Fp32 | Dtype::Tf32 => 0.0,
@@ -161,6 +161,11 @@ pub fn features(call: &OpCall, gpu: &Gpu) -> Features {
     }
     debug_assert!(at <= FEATURES);
     x
+}
+
+/// Class of the interval: operator and direction.
+pub fn interval_class(call: &OpCall) -> String {
+    format!("{}/{}", call.name(), call.pass.name())
 }
 
 /// The forest of an operator that is bound by memory.

@@ -119,6 +119,8 @@ pub struct Tiling {
     pub bn: f64,
     /// Parts of the sum.
     pub split: f64,
+    /// Length of one part, padded to 32.
+    pub part: f64,
     /// CTAs of the grid.
     pub tiles: f64,
     /// CTAs that one SM runs in turn.
@@ -170,6 +172,7 @@ pub fn best(p: &Product, c: &Constants, machine: &Machine) -> Tiling {
         bm: 0.0,
         bn: 0.0,
         split: 1.0,
+        part: 0.0,
         tiles: 0.0,
         waves: 0.0,
         miss,
@@ -206,6 +209,7 @@ pub fn best(p: &Product, c: &Constants, machine: &Machine) -> Tiling {
                     bm,
                     bn,
                     split: s,
+                    part: ks,
                     tiles,
                     waves: wv,
                     miss,

@@ -42,6 +42,20 @@ kinds! {
     AddBias "add_bias" reads 1.0 writes 1.0 flops 1.0 mask 0.0;
     /// Rectifier.
     Relu "relu" reads 1.0 writes 1.0 flops 1.0 mask 0.0;
+    /// Rectifier capped at 6.
+    Relu6 "relu6" reads 1.0 writes 1.0 flops 2.0 mask 0.0;
+    /// Rectifier with a slope below 0.
+    LeakyRelu "leaky_relu" reads 1.0 writes 1.0 flops 2.0 mask 0.0;
+    /// `x * relu6(x + 3) / 6`.
+    Hardswish "hardswish" reads 1.0 writes 1.0 flops 5.0 mask 0.0;
+    /// `a * c`.
+    MulScalar "mul_scalar" reads 1.0 writes 1.0 flops 1.0 mask 0.0;
+    /// A row or column vector multiplied into a matrix.
+    MulVector "mul_row" reads 1.0 writes 1.0 flops 1.0 mask 0.0;
+    /// Exponential.
+    Exp "exp" reads 1.0 writes 1.0 flops 4.0 mask 0.0;
+    /// Square root.
+    Sqrt "sqrt" reads 1.0 writes 1.0 flops 4.0 mask 0.0;
     /// Gaussian error linear unit.
     Gelu "gelu" reads 1.0 writes 1.0 flops 8.0 mask 0.0;
     /// Hyperbolic tangent.
@@ -64,6 +78,12 @@ kinds! {
     Where "where" reads 2.0 writes 1.0 flops 0.0 mask 1.0;
     /// Backward of the rectifier.
     ReluBwd "relu_bwd" reads 2.0 writes 1.0 flops 1.0 mask 0.0;
+    /// Backward of relu6.
+    Relu6Bwd "relu6_bwd" reads 2.0 writes 1.0 flops 2.0 mask 0.0;
+    /// Backward of the leaky rectifier.
+    LeakyReluBwd "leaky_relu_bwd" reads 2.0 writes 1.0 flops 2.0 mask 0.0;
+    /// Backward of hardswish.
+    HardswishBwd "hardswish_bwd" reads 2.0 writes 1.0 flops 6.0 mask 0.0;
     /// Backward of gelu.
     GeluBwd "gelu_bwd" reads 2.0 writes 1.0 flops 14.0 mask 0.0;
     /// Backward of tanh.
@@ -79,6 +99,15 @@ kinds! {
 impl ElementwiseKind {
     /// The kind of that name.
     pub fn from_name(name: &str) -> Option<Self> {
+        let name = match name {
+            "add_inplace" => "add",
+            "relu_inplace" => "relu",
+            "native_dropout" => "dropout",
+            "masked_fill" => "where",
+            "mul_col" => "mul_row",
+            "square" => "pow",
+            other => other,
+        };
         Self::ALL.iter().copied().find(|k| k.name() == name)
     }
 }

@@ -120,14 +120,31 @@ struct Shape {
     causal: Option<bool>,
     rows: Option<u64>,
     cols: Option<u64>,
-    c: Option<u64>,
+    c: Option<Channels>,
     v: Option<u64>,
     parts: Option<u64>,
     boxes: Option<u64>,
     rois: Option<u64>,
     size: Option<u64>,
     sampling: Option<u64>,
-    scale: Option<f64>,
+    scale: Option<Scale>,
+    out: Option<u64>,
+}
+
+/// A resize factor, or the scaling mode of an fp8 product.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Scale {
+    Factor(f64),
+    Mode(serde::de::IgnoredAny),
+}
+
+/// Channels of one tensor, or of each tensor that is joined.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Channels {
+    One(u64),
+    Many(Vec<u64>),
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -136,6 +153,9 @@ enum GemmLayout {
     Linear,
     Nn,
     Tn,
+    /// Layouts of other operators, which do not change their model.
+    #[serde(other)]
+    Other,
 }
 
 struct Reader<'a> {
@@ -173,6 +193,14 @@ impl Reader<'_> {
         Ok(pair)
     }
 
+    fn channels(&self) -> Option<u64> {
+        match &self.shape.c {
+            Some(Channels::One(c)) => Some(*c),
+            Some(Channels::Many(all)) => Some(all.iter().fold(0, |a: u64, b| a.saturating_add(*b))),
+            None => None,
+        }
+    }
+
     fn problem(&self, problem: String) -> RowError {
         RowError::Size { op: self.op.to_string(), problem }
     }
@@ -182,7 +210,7 @@ impl Reader<'_> {
         let batch = if kind == GemmKind::Bmm { self.size("b", s.b)? } else { 1 };
         let layout = match (kind, s.layout) {
             (GemmKind::Linear, None) | (_, Some(GemmLayout::Linear)) => Layout::Linear,
-            (_, None | Some(GemmLayout::Nn)) => Layout::Nn,
+            (_, None | Some(GemmLayout::Nn | GemmLayout::Other)) => Layout::Nn,
             (_, Some(GemmLayout::Tn)) => Layout::Tn,
         };
         Ok(Op::Gemm(Gemm {
@@ -292,7 +320,7 @@ impl Reader<'_> {
         let op = Spatial {
             kind,
             batch: self.size("b", s.b)?,
-            channels: self.size("c", s.c)?,
+            channels: self.size("c", self.channels())?,
             h: self.size("hw", s.h.or(s.hw))?,
             w: self.size("hw", s.w.or(s.hw))?,
             window: self.size_or("k", s.k, window)?,
@@ -319,7 +347,15 @@ impl Reader<'_> {
 
     fn movement(&self, kind: MovementKind) -> Result<Op, RowError> {
         let s = &self.shape;
-        let (rows, cols) = if s.rows.is_some() || s.d.is_none() {
+        let (rows, cols) = if s.c.is_some() {
+            // Feature maps: one row per image. A concatenation counts what both halves hold.
+            let image =
+                self.size("c", self.channels())?.saturating_mul(self.size("hw", s.hw)?.saturating_pow(2));
+            let halves = if kind == MovementKind::Cat { 2 } else { 1 };
+            (self.size("b", s.b)?, image.div_ceil(halves))
+        } else if kind == MovementKind::Gather && s.rows.is_none() {
+            (self.size("n", s.n)?, self.size("d", s.d)?)
+        } else if s.rows.is_some() || s.d.is_none() {
             self.matrix()?
         } else {
             let rows = self.size("b", s.b)?.saturating_mul(self.size("s", s.s)?);
@@ -346,14 +382,17 @@ impl Reader<'_> {
             "interpolate" => {
                 let h = self.size("hw", s.h.or(s.hw))?;
                 let w = self.size("hw", s.w.or(s.hw))?;
-                let scale = s.scale.unwrap_or(2.0);
+                let scale = match s.scale {
+                    Some(Scale::Factor(f)) => f,
+                    _ => 2.0,
+                };
                 if !(scale.is_finite() && scale > 0.0 && scale < 1e4) {
                     return Err(self.problem(format!("`scale` is {scale}; it must be above 0")));
                 }
                 let out = |x: u64| ((x as f64 * scale).floor() as u64).max(1);
                 Op::Interpolate(Interpolate {
                     batch: self.size("b", s.b)?,
-                    channels: self.size("c", s.c)?,
+                    channels: self.size("c", self.channels())?,
                     h,
                     w,
                     oh: out(h),
@@ -362,8 +401,8 @@ impl Reader<'_> {
             }
             "roi_align" => Op::RoiAlign(RoiAlign {
                 rois: self.size("rois", s.rois)?,
-                channels: self.size("c", s.c)?,
-                size: self.size_or("size", s.size, 7)?,
+                channels: self.size("c", self.channels())?,
+                size: self.size_or("size", s.size.or(s.out), 7)?,
                 sampling: self.size_or("sampling", s.sampling, 2)?,
             }),
             _ => Op::Nms(Nms { boxes: self.size("boxes", s.boxes.or(s.n))? }),
@@ -462,10 +501,11 @@ pub fn parse(op: &str, phase: &str, dtype: &str, shape: &str) -> Result<OpCall, 
         "sgd_foreach" => r.optimizer(OptimizerKind::SgdForeach),
         "sgd_plain" => r.optimizer(OptimizerKind::SgdPlain),
         "transpose" => r.movement(MovementKind::Transpose),
-        "cat" => r.movement(MovementKind::Cat),
+        "mean" | "argmax" => r.rowwise(RowwiseKind::Sum),
+        "cat" | "cat_channels" => r.movement(MovementKind::Cat),
         "permute_copy" => r.movement(MovementKind::Permute),
-        "gather" => r.movement(MovementKind::Gather),
-        "layout_conversion" => r.movement(MovementKind::LayoutConversion),
+        "gather" | "index_select" | "roll" => r.movement(MovementKind::Gather),
+        "layout_conversion" | "to_channels_last" => r.movement(MovementKind::LayoutConversion),
         "interpolate" | "roi_align" | "nms" => r.vision(),
         "elementwise" => r.elementwise(ElementwiseKind::Add),
         _ => return elementwise_row(&r, phase, dtype),

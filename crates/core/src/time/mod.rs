@@ -1,8 +1,11 @@
-//! From operators to time.
+//! From operators to time: closed forms from `kernels`, corrected by what was learned, bounded by physics.
 
 pub mod choice;
+pub mod conv_table;
 pub mod fitted;
+pub mod model;
 pub mod operator;
 pub mod trees;
 
-pub use operator::{Bound, OpPrediction, predict};
+pub use model::TimeModel;
+pub use operator::{Bound, OpPrediction};

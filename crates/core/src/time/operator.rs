@@ -1,7 +1,5 @@
-//! The time of one operator call, with its bound, traffic and interval.
+//! What is said about one operator call: time, interval, bound, traffic.
 
-use crate::gpu::Gpu;
-use crate::ops::OpCall;
 use crate::units::{Bytes, Flops, Seconds};
 use serde::{Deserialize, Serialize};
 
@@ -55,33 +53,4 @@ pub struct OpPrediction {
     pub l1: Bytes,
     /// Kernels launched.
     pub launches: f64,
-}
-
-/// Predicts one call: the larger of compute at the sustained peak, with whole waves of 128 x 128 tiles for
-/// products, DRAM at the sustained bandwidth, and the kernel floor.
-pub fn predict(call: &OpCall, gpu: &Gpu) -> OpPrediction {
-    let flops = call.flops();
-    let bytes = call.traffic().total();
-    let compute = flops / gpu.sustained_peak(call.dtype);
-    let memory = bytes / gpu.dram_sustained;
-    let floor = gpu.kernel_floor;
-    let time = compute.max(memory).max(floor);
-    let bound = if time == floor {
-        Bound::Latency
-    } else if compute > memory {
-        Bound::Compute
-    } else {
-        Bound::Dram
-    };
-    OpPrediction {
-        time,
-        low: time * 0.5,
-        high: time * 2.0,
-        bound,
-        flops,
-        dram: bytes,
-        l2: bytes,
-        l1: bytes,
-        launches: 1.0,
-    }
 }

@@ -1,0 +1,235 @@
+//! The time model: closed form by kernel class, times a learned and bounded correction, with its interval.
+
+use super::choice::Chooser;
+use super::conv_table::ConvForms;
+use super::fitted::{Fitted, LogInterval, TileKey};
+use super::operator::{Bound, OpPrediction};
+use crate::dtype::Dtype;
+use crate::gpu::{Architecture, Gpu, Vendor};
+use crate::kernels::conv::{ConvFamily, Task, dtype_group};
+use crate::kernels::conv_features::{candidates_of, finish};
+use crate::kernels::tile::{Constants, Tiling};
+use crate::kernels::{Machine, conv, gemm, stream};
+use crate::ops::{Conv, Family, Gemm, Op, OpCall};
+use crate::units::{Bytes, Seconds};
+
+/// The GPU whose operators were measured for this project.
+const MEASURED: &str = "h200";
+
+/// Everything that predicts times. Made once, used for any number of calls; it holds no state.
+#[derive(Debug, Clone)]
+pub struct TimeModel {
+    fitted: Fitted,
+    conv: ConvForms,
+    chooser: Chooser,
+}
+
+/// A prediction before physics has its say: reference, correction, what binds, traffic.
+struct Draft {
+    /// Closed-form seconds.
+    reference: f64,
+    /// Learned natural log of measured/closed form.
+    correction: f64,
+    interval: LogInterval,
+    bound: Bound,
+    l2: f64,
+    launches: f64,
+    /// Most useful FLOPs per FLOP done (above 1 for Winograd and FFT).
+    shortcut: f64,
+}
+
+impl Default for TimeModel {
+    fn default() -> Self {
+        Self::embedded()
+    }
+}
+
+impl TimeModel {
+    /// The model that ships with the tool.
+    pub fn embedded() -> Self {
+        Self::new(Fitted::embedded())
+    }
+
+    /// A model from fitted data.
+    pub fn new(fitted: Fitted) -> Self {
+        let conv = ConvForms::new(&fitted);
+        let chooser = fitted.chooser().cloned().unwrap_or_default();
+        Self { fitted, conv, chooser }
+    }
+
+    /// Predicts one call.
+    pub fn predict(&self, call: &OpCall, gpu: &Gpu) -> OpPrediction {
+        let traffic = call.traffic();
+        let flops = call.flops();
+        let draft = match &call.op {
+            Op::Gemm(g) => self.gemm(g, call.dtype, gpu),
+            Op::Conv(c) => self.conv(c, call, gpu),
+            _ => self.stream(call, gpu),
+        };
+        let raw = draft.reference * draft.correction.exp();
+        // No kernel beats the datasheet: arithmetic at peak (less where the algorithm needs less), bytes that
+        // cannot stay in the L2 at DRAM bandwidth, and some time to start at all.
+        let compute = flops.0 / draft.shortcut / gpu.peak(call.dtype).0;
+        let memory = (traffic.total().0 - 2.0 * gpu.l2_size.0).max(0.0) / gpu.dram.0;
+        let time = raw.max(compute).max(memory).max(0.5 * gpu.kernel_floor.0);
+        let low = (time * draft.interval.low.exp()).max(compute).max(memory).min(time);
+        let high = (time * draft.interval.high.exp()).max(time);
+        OpPrediction {
+            time: Seconds(time),
+            low: Seconds(low),
+            high: Seconds(high),
+            bound: draft.bound,
+            flops,
+            dram: traffic.total(),
+            l2: Bytes(draft.l2.max(traffic.total().0)),
+            l1: Bytes(draft.l2.max(traffic.total().0)),
+            launches: draft.launches,
+        }
+    }
+
+    /// How far a correction learned elsewhere is trusted on this GPU: fully where it or its generation was
+    /// measured, half elsewhere, not at all across vendors.
+    fn trust(gpu: &Gpu, generation_seen: bool) -> f64 {
+        match (generation_seen, gpu.vendor) {
+            (true, _) => 1.0,
+            (false, Vendor::Amd) => 0.0,
+            (false, _) => 0.5,
+        }
+    }
+
+    fn interval(&self, class: &str, family: &str, gpu: &Gpu, generation_seen: bool) -> LogInterval {
+        if gpu.name == MEASURED {
+            self.fitted.interval(class, family)
+        } else if generation_seen {
+            self.fitted.interval(class, family).widened(1.5)
+        } else {
+            self.fitted.unseen_interval(family)
+        }
+    }
+
+    fn gemm(&self, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> Draft {
+        let class = gemm::class(g, dtype);
+        let machine = Machine::of(gpu, dtype);
+        let expert = gemm_expert(dtype, class, gpu);
+        let key = TileKey { dtype: expert.constants, class, generation: gpu.architecture };
+        let seen = self.fitted.knows(key);
+        let constants = self
+            .fitted
+            .tile(key)
+            .or_else(|| self.fitted.tile(TileKey { generation: Architecture::Hopper, ..key }))
+            .copied()
+            .unwrap_or(Constants::START);
+        let t = gemm::form(g, dtype, &constants, &machine);
+        let x = gemm::features(g, dtype, &t, &machine, gpu.architecture);
+        let learned = self.fitted.forest(expert.forest).map_or(0.0, |f| f64::from(f.predict(&x)));
+        let name = gemm::interval_class(dtype, class);
+        Draft {
+            reference: t.time,
+            correction: learned * Self::trust(gpu, seen),
+            interval: self.interval(name, "gemm", gpu, seen),
+            bound: bound_of(&t),
+            l2: t.tiles * (t.bm + t.bn) * t.part * dtype.size(),
+            launches: if t.split > 1.0 { 2.0 } else { 1.0 },
+            shortcut: 1.0,
+        }
+    }
+
+    fn conv(&self, c: &Conv, call: &OpCall, gpu: &Gpu) -> Draft {
+        let task = Task::new(c, call.pass, call.dtype);
+        let machine = Machine::of(gpu, call.dtype);
+        let candidates = candidates_of(&task, &self.conv, &machine);
+        let probability = self.chooser.probabilities(&candidates.x);
+        let (reference, x, top) = finish(&candidates, &probability);
+        let forest = match dtype_group(call.dtype) {
+            "fp32" => "conv/fp32",
+            "tf32" => "conv/tf32",
+            _ => "conv/half",
+        };
+        let learned = self.fitted.forest(forest).map_or(0.0, |f| f64::from(f.predict(&x)));
+        let seen = gpu.architecture == Architecture::Hopper;
+        let class = conv::interval_class(top, task.grouped(), probability[top] > 0.7);
+        let (bound, l2, launches) = match candidates.forms[top] {
+            Some(f) => {
+                let kernels = if f.conversion > 0.0 { task.conversion().1 } else { 0.0 };
+                let bytes = f.launches
+                    * f.tiling.tiles
+                    * (f.tiling.bm + f.tiling.bn)
+                    * f.tiling.part
+                    * call.dtype.size();
+                let bound = if f.conversion > 0.5 * f.time { Bound::Dram } else { bound_of(&f.tiling) };
+                (bound, bytes, f.launches + kernels)
+            }
+            None => (Bound::Dram, 0.0, 1.0),
+        };
+        // F(4x4, 3x3) Winograd multiplies a quarter as often; FFT tiles less still on large filters.
+        let shortcut =
+            if call.dtype == Dtype::Fp32 && c.r.max(c.s) > 1 && c.stride == [1, 1] { 4.0 } else { 1.0 };
+        Draft {
+            reference,
+            correction: learned * Self::trust(gpu, seen),
+            interval: self.interval(&class, "conv", gpu, seen),
+            bound,
+            l2,
+            launches,
+            shortcut,
+        }
+    }
+
+    fn stream(&self, call: &OpCall, gpu: &Gpu) -> Draft {
+        let family = call.family();
+        let reference = stream::reference(call, gpu);
+        let x = stream::features(call, gpu);
+        let learned =
+            self.fitted.forest(stream::forest_name(family)).map_or(0.0, |f| f64::from(f.predict(&x)));
+        let class = stream::interval_class(call);
+        let streaming = (call.traffic().total() / gpu.dram_sustained).0;
+        let time = reference * learned.exp();
+        Draft {
+            reference,
+            correction: learned,
+            interval: self.interval(&class, family.name(), gpu, gpu.architecture == Architecture::Hopper),
+            bound: if streaming > 0.5 * time { Bound::Dram } else { Bound::Latency },
+            l2: 0.0,
+            launches: 1.0,
+            shortcut: 1.0,
+        }
+    }
+}
+
+/// Which fit speaks for a product on a GPU.
+struct GemmExpert {
+    /// Number format whose constants apply.
+    constants: Dtype,
+    /// Forest of the correction.
+    forest: &'static str,
+}
+
+fn gemm_expert(dtype: Dtype, class: u8, gpu: &Gpu) -> GemmExpert {
+    let hopper = gpu.architecture == Architecture::Hopper;
+    match dtype {
+        Dtype::Fp8 | Dtype::Fp4 | Dtype::Int8 => GemmExpert { constants: Dtype::Fp8, forest: "gemm/fp8" },
+        Dtype::Bf16 | Dtype::Fp16 if class == 2 && gpu.name != MEASURED => {
+            // fp16 was measured on the H200 only; elsewhere its kernels are bf16's twins.
+            GemmExpert { constants: Dtype::Bf16, forest: "gemm/bf16" }
+        }
+        Dtype::Fp32 | Dtype::Fp64 if !hopper => GemmExpert { constants: Dtype::Fp32, forest: "gemm/fp32" },
+        _ => GemmExpert { constants: dtype, forest: "gemm/h200" },
+    }
+}
+
+fn bound_of(t: &Tiling) -> Bound {
+    let parts = [(t.compute, Bound::Compute), (t.dram, Bound::Dram), (t.l2, Bound::L2)];
+    let (largest, bound) =
+        parts.into_iter().fold((0.0, Bound::Latency), |a, b| if b.0 > a.0 { b } else { a });
+    if largest < 0.5 * t.time { Bound::Latency } else { bound }
+}
+
+/// Families of the conv chooser by index.
+pub fn conv_family(index: usize) -> Option<ConvFamily> {
+    ConvFamily::ALL.get(index).copied()
+}
+
+/// Is this family's time learned from the project's own measurements?
+pub fn measured_family(family: Family) -> bool {
+    family != Family::Unmodelled
+}

@@ -1,0 +1,168 @@
+//! Trains each family, reports it, and writes the generated files.
+
+use crate::data::GPUS;
+use crate::gbdt::Settings;
+use crate::samples::{Sample, cross_validate, fit, intervals};
+use crate::score::score;
+use anyhow::Result;
+use preflop_core::time::choice::Chooser;
+use preflop_core::time::fitted::{ConstantsFile, LogInterval, write_forests};
+use preflop_core::time::trees::Forest;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// A family ready to be learned.
+pub struct Learner {
+    name: String,
+    samples: Vec<Sample>,
+    features: usize,
+    settings: Settings,
+}
+
+/// A family learned: its forest, what cross-validation said, its intervals.
+pub struct Learned {
+    name: String,
+    samples: Vec<Sample>,
+    forest: Forest,
+    /// Seconds predicted by a model that did not see the row.
+    predicted: Vec<f64>,
+    /// The same with the row's whole GPU left out: no, half and full correction.
+    left_out: Vec<[f64; 3]>,
+}
+
+impl Learner {
+    pub fn new(name: &str, samples: Vec<Sample>, features: usize, settings: Settings) -> Self {
+        Self { name: name.to_string(), samples, features, settings }
+    }
+
+    /// Cross-validates and, unless `only_check`, trains on everything.
+    pub fn train(self, only_check: bool) -> Learned {
+        let predicted = cross_validate(&self.samples, self.features, &self.settings, 5);
+        let mut gpus: Vec<usize> = self.samples.iter().map(|s| s.gpu).collect();
+        gpus.sort_unstable();
+        gpus.dedup();
+        let left_out = if gpus.len() < 2 {
+            Vec::new()
+        } else {
+            let forests: BTreeMap<usize, Forest> = gpus
+                .par_iter()
+                .map(|&g| (g, fit(&self.samples, self.features, &self.settings, |s| s.gpu != g)))
+                .collect();
+            self.samples
+                .iter()
+                .map(|s| {
+                    let log = f64::from(forests[&s.gpu].predict(&s.x));
+                    [0.0, 0.5, 1.0].map(|k| s.reference * (k * log).exp())
+                })
+                .collect()
+        };
+        let forest = if only_check {
+            Forest::new(1, 0.0, 0.0, 0.0)
+        } else {
+            fit(&self.samples, self.features, &self.settings, |_| true)
+        };
+        Learned { name: self.name, samples: self.samples, forest, predicted, left_out }
+    }
+}
+
+impl Learned {
+    /// Errors by class and GPU, as text.
+    pub fn report(&self) -> String {
+        let mut out = String::new();
+        let all = || self.samples.iter().zip(&self.predicted);
+        let _ = writeln!(out, "{}", self.name);
+        let _ = writeln!(
+            out,
+            "  closed form      {}",
+            score(self.samples.iter().map(|s| (s.reference, s.seconds)))
+        );
+        let _ = writeln!(out, "  cross-validated  {}", score(all().map(|(s, p)| (*p, s.seconds))));
+        let mut classes: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+        let mut gpus: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (i, (s, p)) in all().enumerate() {
+            classes.entry(&s.class).or_default().push((*p, s.seconds));
+            gpus.entry(s.gpu).or_default().push(i);
+        }
+        if classes.len() > 1 {
+            for (class, pairs) in classes {
+                let _ = writeln!(out, "    {class:34} {}", score(pairs));
+            }
+        }
+        if !self.left_out.is_empty() {
+            for (gpu, members) in gpus {
+                let _ = writeln!(
+                    out,
+                    "    {:16} cross-validated {}",
+                    GPUS[gpu],
+                    score(members.iter().map(|&i| (self.predicted[i], self.samples[i].seconds)))
+                );
+                for (k, how) in ["no", "half", "full"].iter().enumerate() {
+                    let pairs = members.iter().map(|&i| (self.left_out[i][k], self.samples[i].seconds));
+                    let _ = writeln!(out, "      trees without it, {how:4} correction {}", score(pairs));
+                }
+            }
+        }
+        out
+    }
+
+    fn logs(&self) -> impl Iterator<Item = (&Sample, f64)> {
+        self.samples.iter().zip(&self.predicted).map(|(s, p)| (s, (s.seconds / p).ln()))
+    }
+}
+
+/// Writes `constants.json`, `trees.bin` and `report.txt`.
+pub fn files(
+    folder: &Path,
+    mut constants: ConstantsFile,
+    learned: &[Learned],
+    chooser: &Chooser,
+) -> Result<()> {
+    let family = |name: &str| name.split('/').next().unwrap_or(name).to_string();
+    for l in learned {
+        let by_class = intervals(l.logs().map(|(s, log)| (s.class.clone(), log)), 20);
+        for (class, interval) in by_class {
+            constants.intervals.entry(class).or_insert(interval);
+        }
+    }
+    let everyone = learned.iter().flat_map(|l| l.logs().map(move |(_, log)| (family(&l.name), log)));
+    constants.intervals.extend(intervals(everyone, 20));
+    constants.unseen = unseen(learned, &constants.intervals);
+    constants.provenance.insert("made_by".into(), "preflop-fit".into());
+    constants.provenance.insert(
+        "data".into(),
+        "data/measured/h200 (ours); aiconfigurator bf16 and fp8 products; NeuSight fp32 products".into(),
+    );
+    std::fs::create_dir_all(folder)?;
+    std::fs::write(folder.join("constants.json"), serde_json::to_string_pretty(&constants)? + "\n")?;
+    let forests: BTreeMap<String, Forest> =
+        learned.iter().map(|l| (l.name.clone(), l.forest.clone())).collect();
+    std::fs::write(folder.join("trees.bin"), write_forests(&forests, chooser))?;
+    let mut report = String::from(
+        "What cross-validation said when data/fitted was made. Command: cargo run --release -p preflop-fit\n\n",
+    );
+    for l in learned {
+        report += &l.report();
+    }
+    std::fs::write(folder.join("report.txt"), report)?;
+    Ok(())
+}
+
+/// Intervals for GPUs of a generation nobody measured: from trees that did not see the row's GPU at half
+/// strength where several GPUs were measured, else twice as wide (in log) as on the measured one.
+fn unseen(learned: &[Learned], seen: &BTreeMap<String, LogInterval>) -> BTreeMap<String, LogInterval> {
+    let family = |name: &str| name.split('/').next().unwrap_or(name).to_string();
+    let rows = learned.iter().flat_map(|l| {
+        l.left_out.iter().zip(&l.samples).map(move |(p, s)| (family(&l.name), (s.seconds / p[1]).ln()))
+    });
+    let mut out = intervals(rows, 20);
+    for (name, interval) in seen.iter().filter(|(k, _)| !k.contains('/')) {
+        let doubled = interval.widened(2.0);
+        let own = out.entry(name.clone()).or_insert(doubled);
+        // Constants of the generation were known in the runs above; a new generation adds its own error.
+        own.low = own.low.min(doubled.low.max(-0.7));
+        own.high = own.high.max(doubled.high.min(0.7));
+    }
+    out
+}
