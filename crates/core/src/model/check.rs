@@ -7,22 +7,23 @@ use super::graph::{Graph, GraphOp, Node};
 /// Fewest inputs and parameters, and the rank its first input must have (0: any).
 fn needs(op: &GraphOp) -> (usize, usize, usize) {
     match op {
-        GraphOp::Input | GraphOp::Create => (0, 0, 0),
+        GraphOp::Input | GraphOp::Create | GraphOp::Unmodelled { .. } => (0, 0, 0),
         GraphOp::UseParameter => (0, 1, 0),
         GraphOp::Conv(_) => (1, 1, 4),
-        GraphOp::BatchNorm | GraphOp::GroupNorm { .. } => (1, 2, 0),
+        GraphOp::BatchNorm | GraphOp::GroupNorm { .. } | GraphOp::Addmm => (1, 2, 0),
         GraphOp::RmsNorm | GraphOp::Embedding => (1, 1, 0),
-        GraphOp::Addmm => (1, 2, 0),
-        GraphOp::Binary { .. } | GraphOp::Matmul | GraphOp::ToLike => (2, 0, 0),
-        GraphOp::CrossEntropy | GraphOp::BinaryCrossEntropy | GraphOp::MseLoss => (2, 0, 0),
+        GraphOp::Binary { .. }
+        | GraphOp::Matmul
+        | GraphOp::ToLike
+        | GraphOp::CrossEntropy
+        | GraphOp::BinaryCrossEntropy
+        | GraphOp::MseLoss => (2, 0, 0),
         GraphOp::MaxPool(_) | GraphOp::AvgPool(_) | GraphOp::AdaptiveAvgPool | GraphOp::Interpolate => {
             (1, 0, 4)
         }
         GraphOp::Attention { .. } => (3, 0, 4),
-        GraphOp::Rnn { .. } => (1, 4, 3),
+        GraphOp::Rnn { .. } | GraphOp::FastSelfAttention { .. } => (1, 4, 3),
         GraphOp::FastEncoderLayer { .. } => (1, 12, 3),
-        GraphOp::FastSelfAttention { .. } => (1, 4, 3),
-        GraphOp::Unmodelled { .. } => (0, 0, 0),
         _ => (1, 0, 0),
     }
 }
@@ -111,7 +112,7 @@ fn check_node(graph: &Graph, node: &Node, known: &mut [bool]) -> Result<(), Stri
         GraphOp::Rnn { layers, hidden, .. } => *layers > 1024 || *hidden > 1 << 20,
         GraphOp::CrossEntropy => first.is_some_and(|s| s.len() < 2),
         GraphOp::FastEncoderLayer { heads } | GraphOp::FastSelfAttention { heads } => {
-            *heads == 0 || out.len() != 3 || out[2] % heads != 0
+            *heads == 0 || out.len() != 3 || !out[2].is_multiple_of(*heads)
         }
         _ => false,
     };

@@ -39,6 +39,7 @@ impl Dims {
     }
 
     /// Strides of a row-major tensor of this shape.
+    #[must_use]
     pub fn contiguous_strides(&self) -> Self {
         let mut strides = *self;
         let mut step = 1_u64;
@@ -50,6 +51,7 @@ impl Dims {
     }
 
     /// Strides of an NHWC tensor of this NCHW shape.
+    #[must_use]
     pub fn channels_last_strides(&self) -> Self {
         if self.len() != 4 {
             return self.contiguous_strides();
@@ -75,6 +77,7 @@ impl Dims {
 
     /// Strides of a fresh tensor that keeps the order of dimensions of an old one, without gaps
     /// (PyTorch's preserve format).
+    #[must_use]
     pub fn dense_like(&self, strides: &Self) -> Self {
         let n = self.len();
         let mut order: [usize; MAX_RANK] = [0, 1, 2, 3, 4, 5];

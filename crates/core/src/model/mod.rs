@@ -11,7 +11,7 @@ pub mod graph;
 mod lower;
 pub mod zoo;
 
-pub use builder::{Builder, Built, ConvSpec, Param, Tensor};
+pub use builder::{Builder, Built, ConvSpec, Param, RnnSpec, Tensor};
 pub use dims::Dims;
 pub use error::ModelError;
 pub use graph::Graph;

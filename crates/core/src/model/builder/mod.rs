@@ -17,11 +17,12 @@
 //! # }
 //! ```
 
+mod functions;
 mod layers;
 mod loss;
 mod shaping;
 
-pub use layers::ConvSpec;
+pub use layers::{ConvSpec, RnnSpec};
 
 use super::OptimizerChoice;
 use super::dims::{Dims, MAX_RANK};

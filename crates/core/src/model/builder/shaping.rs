@@ -113,7 +113,7 @@ impl Builder {
     /// `chunk` into `n` equal pieces.
     pub fn chunk(&mut self, x: Tensor, n: u64, dim: usize) -> Built<Vec<Tensor>> {
         let size = self.dim(x, dim);
-        if n == 0 || size % n != 0 {
+        if n == 0 || !size.is_multiple_of(n) {
             return self.error("chunk", format!("{} does not split into {n} equal pieces", self.shape(x)));
         }
         self.split(x, &vec![size / n; n as usize], dim)

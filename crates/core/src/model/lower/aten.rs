@@ -31,6 +31,11 @@ fn unary_kernel(kind: Unary) -> E {
     }
 }
 
+/// Is the derivative a function of the input, and not of the result?
+fn saves_original(kind: Unary) -> bool {
+    matches!(kind, Unary::Relu6 | Unary::Silu | Unary::Hardswish | Unary::Hardsigmoid | Unary::Gelu)
+}
+
 impl Lowering<'_> {
     /// `view`: no kernel. The caller knows that the strides allow it.
     fn view_with(&mut self, x: Value, shape: Dims, strides: Dims) -> Value {
@@ -86,7 +91,15 @@ impl Lowering<'_> {
 
     /// An elementwise function of one tensor.
     pub(super) fn unary(&mut self, x: Value, kind: Unary, inplace: bool) -> Value {
-        let x = if matches!(kind, Unary::Pow | Unary::Rsqrt | Unary::Exp) { self.to_full(x) } else { x };
+        let x = if matches!(kind, Unary::Pow | Unary::Rsqrt | Unary::Exp) { self.in_full(x) } else { x };
+        // An in-place function whose derivative needs the original keeps a copy of it.
+        let original = if inplace && saves_original(kind) && x.edge != super::Edge::None {
+            self.ops(1);
+            self.elementwise(E::Copy, x.numel(), x.dtype);
+            self.alloc(x.shape, x.dtype)
+        } else {
+            x
+        };
         self.ops(1);
         self.elementwise(unary_kernel(kind), x.numel(), x.dtype);
         let out = if inplace {
@@ -98,7 +111,7 @@ impl Lowering<'_> {
         let saved = match kind {
             Unary::AddScalar | Unary::MulScalar | Unary::Neg => None,
             Unary::Relu | Unary::Tanh | Unary::Sigmoid | Unary::Rsqrt | Unary::Exp => Some(out.storage),
-            _ => Some(x.storage),
+            _ => Some(original.storage),
         };
         self.record1(Backward::Unary(kind), &[x], saved.as_slice(), out)
     }
@@ -217,7 +230,7 @@ impl Lowering<'_> {
 
     /// `softmax` along the last dimension.
     pub(super) fn softmax(&mut self, x: Value) -> Value {
-        let x = self.to_full(x);
+        let x = self.in_full(x);
         let x = self.contiguous(x);
         self.ops(1);
         let cols = x.shape.last().copied().unwrap_or(1);

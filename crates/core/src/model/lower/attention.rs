@@ -12,12 +12,9 @@ use crate::ops::{Attention, ElementwiseKind as E, Op, Pass, Rnn, RnnKind, Rowwis
 
 impl Lowering<'_> {
     pub(super) fn attention(&mut self, inputs: &[Value], causal: bool) -> Value {
-        let lowered: Vec<Value> = inputs.iter().rev().map(|&v| self.to_lower(v)).collect();
-        let (q, k, v) = match lowered[..] {
-            [v, k, q] | [_, v, k, q] => (q, k, v),
-            _ => return inputs[0],
-        };
-        let mask = if lowered.len() == 4 { Some(lowered[0]) } else { None };
+        let inputs_lowered: Vec<Value> = inputs.iter().rev().map(|&v| self.lowered(v)).collect();
+        let ([v, k, q] | [_, v, k, q]) = inputs_lowered[..] else { return inputs[0] };
+        let mask = if inputs_lowered.len() == 4 { Some(inputs_lowered[0]) } else { None };
         let grouped = q.shape[1] != k.shape[1];
         if (grouped && q.dtype == Dtype::Fp32) || mask.is_some_and(|m| m.edge != Edge::None) {
             return self.math_attention(q, k, v, mask, causal);
@@ -136,7 +133,7 @@ impl Lowering<'_> {
     /// Recurrent layers by cuDNN. Initial states are written first; under autocast the weights are cast into one
     /// flat buffer. Training keeps a reserve of the gates and states of every step.
     pub(super) fn rnn(&mut self, x: Value, weights: &[u32], op: Rnn, shape: Dims) -> Value {
-        let x = self.to_lower(x);
+        let x = self.lowered(x);
         let x = self.contiguous(x);
         let dtype = x.dtype;
         let state = Dims::new(&[op.layers * op.directions(), op.batch, op.hidden]);
@@ -144,9 +141,16 @@ impl Lowering<'_> {
         self.ops(states + 1);
         for _ in 0..states {
             let zeros = self.fill(state, self.policy.tensor);
-            self.to_lower(zeros);
+            self.lowered(zeros);
         }
-        let weights: Vec<Value> = weights.iter().map(|&w| self.lower_parameter(w)).collect();
+        // Not cached: each call fills its own flat buffer.
+        let weights: Vec<Value> = weights
+            .iter()
+            .map(|&w| {
+                let full = self.parameter(w);
+                self.lowered(full)
+            })
+            .collect();
         let out = self.alloc(shape, dtype);
         for _ in 0..states {
             self.alloc(state, dtype);

@@ -60,7 +60,7 @@ impl Lowering<'_> {
     }
 
     /// What a product takes: the lower format under autocast.
-    pub(super) fn to_lower(&mut self, x: Value) -> Value {
+    pub(super) fn lowered(&mut self, x: Value) -> Value {
         match self.policy.autocast {
             Some(lower) if x.dtype == Dtype::Fp32 => self.cast(x, lower),
             _ => x,
@@ -68,7 +68,7 @@ impl Lowering<'_> {
     }
 
     /// What numerically delicate operators take: fp32 under autocast.
-    pub(super) fn to_full(&mut self, x: Value) -> Value {
+    pub(super) fn in_full(&mut self, x: Value) -> Value {
         if self.policy.autocast.is_some() && x.dtype.is_half() { self.cast(x, Dtype::Fp32) } else { x }
     }
 
@@ -81,7 +81,7 @@ impl Lowering<'_> {
             return v;
         }
         let full = self.parameter(p);
-        let v = self.to_lower(full);
+        let v = self.lowered(full);
         self.memory.retain(v.storage);
         self.cast_cache[p as usize] = Some(v);
         v

@@ -6,7 +6,6 @@
 
 use super::super::Phase;
 use super::super::dims::Dims;
-use super::super::error::ModelError;
 use super::super::graph::{Binary, Unary};
 use super::memory::Class;
 use super::{Edge, Lowering, Value};
@@ -116,7 +115,7 @@ impl Lowering<'_> {
     }
 
     /// Runs the recorded operators in reverse.
-    pub(super) fn backward(&mut self) -> Result<(), ModelError> {
+    pub(super) fn backward(&mut self) {
         let mut tape = std::mem::take(&mut self.tape);
         for i in (0..tape.len()).rev() {
             let (before, rest) = tape.split_at_mut(i);
@@ -149,7 +148,6 @@ impl Lowering<'_> {
         // AccumulateGrad detaches each gradient once.
         let received = self.parameter_grads.iter().filter(|g| g.is_some()).count() as u64;
         self.ops(received);
-        Ok(())
     }
 
     fn deliver(&mut self, edge: Edge, value: Value, shape: Dims, dtype: Dtype) {
@@ -402,12 +400,11 @@ impl Lowering<'_> {
     fn split_backward(&mut self, node: &GradNode, grads: &[Option<Value>], dim: usize) -> Value {
         let mut dtype = node.metas[0].1;
         for (g, &(shape, d)) in grads.iter().zip(&node.outputs) {
-            match g {
-                Some(g) => dtype = g.dtype,
-                None => {
-                    self.ops(1);
-                    self.fill(shape, d);
-                }
+            if let Some(g) = g {
+                dtype = g.dtype;
+            } else {
+                self.ops(1);
+                self.fill(shape, d);
             }
         }
         self.ops(1);

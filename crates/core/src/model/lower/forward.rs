@@ -53,7 +53,7 @@ impl Lowering<'_> {
             GraphOp::Conv(g) => {
                 let bias = params.get(1).map(|&p| self.lower_parameter(p));
                 let weight = self.lower_parameter(params[0]);
-                let x = self.to_lower(inputs[0]);
+                let x = self.lowered(inputs[0]);
                 self.conv(x, weight, bias, g, shape)
             }
             GraphOp::BatchNorm => {
@@ -76,13 +76,13 @@ impl Lowering<'_> {
             GraphOp::Linear => {
                 let bias = match params.get(1) {
                     Some(&p) => Some(self.lower_parameter(p)),
-                    None => inputs.get(2).copied().map(|b| self.to_lower(b)),
+                    None => inputs.get(2).copied().map(|b| self.lowered(b)),
                 };
                 let weight = match params.first() {
                     Some(&p) => self.lower_parameter(p),
-                    None => self.to_lower(inputs[1]),
+                    None => self.lowered(inputs[1]),
                 };
-                let x = self.to_lower(inputs[0]);
+                let x = self.lowered(inputs[0]);
                 self.linear(x, weight, bias)
             }
             GraphOp::Addmm => {
@@ -90,7 +90,7 @@ impl Lowering<'_> {
                 let rows = inputs[0].numel() / k.max(1);
                 let x = self.reshape(inputs[0], super::Dims::new(&[rows, k]));
                 let weight = self.lower_parameter(params[0]);
-                let x = self.to_lower(x);
+                let x = self.lowered(x);
                 let bias = self.lower_parameter(params[1]);
                 let out = self.addmm(x, weight, bias);
                 self.reshape(out, shape)
@@ -124,8 +124,8 @@ impl Lowering<'_> {
             GraphOp::Dropout => self.dropout(inputs[0]),
             GraphOp::Softmax => self.softmax(inputs[0]),
             GraphOp::Matmul => {
-                let b = self.to_lower(inputs[1]);
-                let a = self.to_lower(inputs[0]);
+                let b = self.lowered(inputs[1]);
+                let a = self.lowered(inputs[0]);
                 self.matmul(a, b)
             }
             GraphOp::Attention { causal, .. } => self.attention(inputs, *causal),
@@ -161,7 +161,7 @@ impl Lowering<'_> {
                 self.record1(Backward::Single(Op::Interpolate(op)), &[x], &[], out)
             }
             GraphOp::RoiAlign { sampling } => {
-                let x = self.to_full(inputs[0]);
+                let x = self.in_full(inputs[0]);
                 let op = RoiAlign { rois: shape[0], channels: shape[1], size: shape[2], sampling: *sampling };
                 self.ops(1);
                 let out = self.alloc(shape, x.dtype);
@@ -250,7 +250,7 @@ impl Lowering<'_> {
 
     /// `log_softmax` (in fp32) and `nll_loss`: the log-probabilities stay for backward.
     fn cross_entropy(&mut self, logits: Value, targets: Value) -> Value {
-        let logits = self.to_full(logits);
+        let logits = self.in_full(logits);
         self.ops(2);
         let (rows, classes) = (logits.shape[0], logits.numel() / logits.shape[0].max(1));
         let op = CrossEntropy { rows, classes };
@@ -262,7 +262,7 @@ impl Lowering<'_> {
 
     /// Elementwise loss and its mean.
     fn mean_loss(&mut self, x: Value, targets: Value) -> Value {
-        let x = self.to_full(x);
+        let x = self.in_full(x);
         self.ops(1);
         let n = x.numel();
         self.elementwise(E::Mul, n, x.dtype);

@@ -101,12 +101,12 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelEr
     let optimizer = options.optimizer.unwrap_or(graph.optimizer);
     let mut run = Lowering::new(graph, Policy::of(options.precision), training);
     if training {
-        let trained = run.trained_parameters(options);
+        let trained = run.trained_parameters(options.mode);
         run.alloc_optimizer_state(optimizer, &trained);
     }
-    run.forward(options)?;
+    run.forward(options.mode)?;
     if training {
-        run.backward()?;
+        run.backward();
         run.optimizer_step(optimizer);
     }
     let mut host = run.host;
@@ -155,14 +155,14 @@ impl<'g> Lowering<'g> {
     }
 
     /// Does a gradient reach the parameter? Those of unused heads get none, and no optimizer state.
-    fn trained_parameters(&self, options: &LowerOptions) -> Vec<bool> {
+    fn trained_parameters(&self, mode: Mode) -> Vec<bool> {
         let mut reached = vec![false; self.graph.tensors.len()];
         let mut trained = vec![false; self.graph.parameters.len()];
         if let Some(loss) = self.graph.loss {
             reached[loss as usize] = true;
         }
         let autocast = self.policy.autocast.is_some();
-        for node in self.graph.nodes.iter().rev().filter(|n| n.when.holds(options.mode, autocast)) {
+        for node in self.graph.nodes.iter().rev().filter(|n| n.when.holds(mode, autocast)) {
             if node.outputs.iter().any(|&t| reached[t as usize]) {
                 node.inputs.iter().for_each(|&t| reached[t as usize] = true);
                 node.parameters.iter().for_each(|&p| trained[p as usize] = true);
@@ -172,10 +172,10 @@ impl<'g> Lowering<'g> {
     }
 
     /// Runs the nodes in order and frees every tensor after its last use.
-    fn forward(&mut self, options: &LowerOptions) -> Result<(), ModelError> {
+    fn forward(&mut self, mode: Mode) -> Result<(), ModelError> {
         let graph = self.graph;
         let autocast = self.policy.autocast.is_some();
-        let active: Vec<bool> = graph.nodes.iter().map(|n| n.when.holds(options.mode, autocast)).collect();
+        let active: Vec<bool> = graph.nodes.iter().map(|n| n.when.holds(mode, autocast)).collect();
         let mut last_use = vec![0_u32; graph.tensors.len()];
         for (i, node) in graph.nodes.iter().enumerate().filter(|(i, _)| active[*i]) {
             for &t in node.outputs.iter().chain(&node.inputs) {

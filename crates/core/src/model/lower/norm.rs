@@ -128,7 +128,7 @@ impl Lowering<'_> {
 
     /// Group norm; autocast computes it in fp32.
     pub(super) fn group_norm(&mut self, x: Value, weight: Value, bias: Value, groups: u64) -> Value {
-        let x = self.to_full(x);
+        let x = self.in_full(x);
         let x = self.contiguous(x);
         let shape = x.shape;
         let maps: u64 = shape.get(2..).map_or(1, |s| s.iter().product());
@@ -144,7 +144,7 @@ impl Lowering<'_> {
 
     /// Layer norm or RMS norm along rows; autocast computes them in fp32.
     pub(super) fn row_norm(&mut self, x: Value, affine: &[Value], cols: u64, kind: RowwiseKind) -> Value {
-        let x = self.to_full(x);
+        let x = self.in_full(x);
         let x = self.contiguous(x);
         self.ops(1);
         let rows = x.numel() / cols.max(1);
@@ -187,7 +187,7 @@ impl Lowering<'_> {
 
     /// Sum over dimensions; autocast computes it in fp32.
     pub(super) fn sum(&mut self, x: Value, dims: &[usize], shape: Dims) -> Value {
-        let x = self.to_full(x);
+        let x = self.in_full(x);
         self.ops(1);
         let out = self.alloc(shape, x.dtype);
         self.reduce_kernel(x, dims, out.numel());

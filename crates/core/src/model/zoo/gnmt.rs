@@ -1,10 +1,9 @@
 //! An eight-layer LSTM translator with attention, 1024 wide: the shape of GNMT (Wu et al. 2016, arXiv:1609.08144).
 
 use super::super::OptimizerChoice;
-use super::super::builder::{Builder, Built};
+use super::super::builder::{Builder, Built, RnnSpec};
 use super::super::graph::Graph;
 use super::{Entry, ModelInfo, Sizes};
-use crate::ops::RnnKind;
 
 pub(super) const MODELS: &[Entry] = &[Entry {
     info: ModelInfo {
@@ -29,10 +28,10 @@ fn build(s: Sizes) -> Built<Graph> {
     let source = b.tokens(&[s.seq, s.batch])?;
     let target = b.tokens(&[s.seq, s.batch])?;
     let (x, table) = b.embedding("e", source, VOCABULARY, WIDTH)?;
-    let x = b.rnn("bi", x, RnnKind::Lstm, WIDTH, 1, true, false)?;
-    let x = b.rnn("enc", x, RnnKind::Lstm, WIDTH, 3, false, false)?;
+    let x = b.rnn("bi", x, RnnSpec { bidirectional: true, ..RnnSpec::lstm(WIDTH, 1) })?;
+    let x = b.rnn("enc", x, RnnSpec::lstm(WIDTH, 3))?;
     let y = b.embedding_with("e", target, table)?;
-    let y = b.rnn("dec", y, RnnKind::Lstm, WIDTH, 4, false, false)?;
+    let y = b.rnn("dec", y, RnnSpec::lstm(WIDTH, 4))?;
     let q = b.linear("q", y, WIDTH, false)?;
     let q = b.transpose(q, 0, 1)?;
     let keys = b.permute(x, &[1, 2, 0])?;
@@ -43,5 +42,8 @@ fn build(s: Sizes) -> Built<Graph> {
     let context = b.transpose(context, 0, 1)?;
     let joined = b.cat(&[y, context], 2)?;
     let logits = b.linear("o", joined, VOCABULARY, true)?;
+    for local in [x, y, weights, context] {
+        b.hold(local);
+    }
     b.finish_with_cross_entropy(logits)
 }

@@ -3,6 +3,9 @@
 //! --example validate_models`.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
 
+mod groups;
+mod trace;
+
 use preflop_core::model::{LowerOptions, Mode, Precision, lower, zoo};
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,6 +16,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     memory(Path::new(&shared));
+    traces(Path::new(&shared));
     ExitCode::SUCCESS
 }
 
@@ -56,4 +60,37 @@ fn memory(shared: &Path) {
         );
     }
     println!("mean absolute error of peak memory: {:.2} % over {n} runs", 100.0 * sum / f64::from(n));
+}
+
+fn traces(shared: &Path) {
+    let mut paths: Vec<_> =
+        std::fs::read_dir(shared.join("data/h200/traces")).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    for path in paths {
+        let file = path.file_name().unwrap().to_string_lossy().into_owned();
+        let stem = file.trim_end_matches(".json.gz");
+        // NAME-bBATCH-PRECISION-MODE
+        let parts: Vec<&str> = stem.rsplitn(4, '-').collect();
+        let (model, batch, precision) = (parts[3], &parts[2][1..], parts[1]);
+        if !zoo::names().contains(&model) {
+            continue;
+        }
+        let graph = zoo::build(model, batch.parse().ok(), None).unwrap();
+        let precision = Precision::ALL.into_iter().find(|p| p.name() == precision).unwrap();
+        let it = lower(&graph, &LowerOptions { mode: Mode::Train, precision, optimizer: None }).unwrap();
+        let counts = trace::read(&path);
+        let mut table: std::collections::BTreeMap<&str, (u32, u32)> = std::collections::BTreeMap::new();
+        for (name, n) in &counts.operators {
+            table.entry(groups::traced(name)).or_default().0 += n;
+        }
+        for (group, n) in groups::ours(&it.steps) {
+            table.entry(group).or_default().1 += n;
+        }
+        println!("\n{stem}: {} launches in the trace", counts.launches);
+        println!("  {:22} {:>6} {:>6}", "operators with kernels", "traced", "ours");
+        for (group, (traced, ours)) in table {
+            let mark = if traced == ours { "" } else { "  differs" };
+            println!("  {group:22} {traced:>6} {ours:>6}{mark}");
+        }
+    }
 }
