@@ -1,6 +1,6 @@
-//! Compares the zoo's iterations with measured ones: peak memory and parameters of every run in `e2e.csv`, and
-//! operator counts of every trace. Needs the folder of measurements: `PREFLOP_SHARED=DIR cargo run --release
-//! --example validate_models`.
+//! Compares the zoo's iterations with measured ones: peak memory and parameters of every run in `e2e.csv`,
+//! operator counts and FLOPs of every trace, and says how long a lowering takes. Needs the folder of measurements:
+//! `PREFLOP_SHARED=DIR cargo run --release -p preflop-core --example validate_models`.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
 
 mod groups;
@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     };
     memory(Path::new(&shared));
     traces(Path::new(&shared));
+    speed();
     ExitCode::SUCCESS
 }
 
@@ -87,10 +88,32 @@ fn traces(shared: &Path) {
             table.entry(group).or_default().1 += n;
         }
         println!("\n{stem}: {} launches in the trace", counts.launches);
+        let products: f64 = it
+            .steps
+            .iter()
+            .filter(|s| matches!(s.call.op, preflop_core::Op::Gemm(_)))
+            .map(|s| s.call.flops().0 * f64::from(s.count))
+            .sum();
+        println!("  matrix products: {:.4e} FLOPs traced, {products:.4e} ours", counts.gemm_flops);
         println!("  {:22} {:>6} {:>6}", "operators with kernels", "traced", "ours");
         for (group, (traced, ours)) in table {
             let mark = if traced == ours { "" } else { "  differs" };
             println!("  {group:22} {traced:>6} {ours:>6}{mark}");
         }
+    }
+}
+
+fn speed() {
+    let options = LowerOptions { mode: Mode::Train, precision: Precision::Amp, optimizer: None };
+    for model in ["resnet152", "bert-large"] {
+        let start = std::time::Instant::now();
+        let runs = 20;
+        let mut steps = 0;
+        for _ in 0..runs {
+            let graph = zoo::build(model, None, None).unwrap();
+            steps = lower(&graph, &options).unwrap().steps.len();
+        }
+        let ms = start.elapsed().as_secs_f64() * 1e3 / f64::from(runs);
+        println!("\n{model}: {ms:.2} ms to build and lower a training iteration of {steps} steps");
     }
 }

@@ -30,12 +30,32 @@ struct Event {
 #[derive(Deserialize, Default)]
 struct Args {
     correlation: Option<u64>,
+    #[serde(rename = "Input Dims", default)]
+    dims: Vec<serde_json::Value>,
+}
+
+/// `2 m n k` of a traced product, from the shapes of its last two operands.
+fn product_flops(op: &Event) -> f64 {
+    let dims = |v: &serde_json::Value| -> Vec<f64> {
+        v.as_array().map(|a| a.iter().filter_map(serde_json::Value::as_f64).collect()).unwrap_or_default()
+    };
+    let at = match op.name.as_str() {
+        "aten::mm" | "aten::bmm" => 0,
+        "aten::addmm" => 1,
+        _ => return 0.0,
+    };
+    match (op.args.dims.get(at).map(dims), op.args.dims.get(at + 1).map(dims)) {
+        (Some(a), Some(b)) => 2.0 * a.iter().product::<f64>() * b.last().copied().unwrap_or(0.0),
+        _ => 0.0,
+    }
 }
 
 /// Operators with at least one kernel launched directly by them, by name, and all kernels, copies and memsets.
 pub struct Counts {
     pub operators: BTreeMap<String, u32>,
     pub launches: usize,
+    /// Of all matrix products outside cuDNN.
+    pub gemm_flops: f64,
 }
 
 /// Reads a gzipped trace.
@@ -75,5 +95,6 @@ pub fn read(path: &Path) -> Counts {
     for op in launching.values() {
         *operators.entry(op.name.trim_start_matches("aten::").to_owned()).or_default() += 1;
     }
-    Counts { operators, launches: kernels.len() }
+    let gemm_flops = launching.values().map(|op| product_flops(op)).sum();
+    Counts { operators, launches: kernels.len(), gemm_flops }
 }
