@@ -193,7 +193,7 @@ fn the_largest_batch_neither_panics_nor_overflows() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     /// Memory and FLOPs grow with the batch, training needs more than inference.
     #[test]

@@ -50,17 +50,6 @@ impl Dims {
         strides
     }
 
-    /// Strides of an NHWC tensor of this NCHW shape.
-    #[must_use]
-    pub fn channels_last_strides(&self) -> Self {
-        if self.len() != 4 {
-            return self.contiguous_strides();
-        }
-        let [c, h, w] = [self[1], self[2], self[3]];
-        let row = w.saturating_mul(c);
-        Self::new(&[h.saturating_mul(row), 1, row, c])
-    }
-
     /// Is a tensor of this shape and these strides row-major without gaps?
     pub fn is_contiguous(&self, strides: &Self) -> bool {
         let mut step = 1_u64;

@@ -71,9 +71,9 @@ impl When {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unary {
-    /// Rectifier, `leaky_relu` and `relu6` too.
+    /// Rectifier.
     Relu,
-    /// `leaky_relu` (its backward is one kernel, as relu's).
+    /// Rectifier with a slope below zero.
     LeakyRelu,
     /// `relu6`, as `hardtanh`.
     Relu6,
@@ -233,12 +233,10 @@ pub enum GraphOp {
     Softmax,
     /// Batched product of two tensors of equal leading dimensions: `[.., m, k] [.., k, n]`.
     Matmul,
-    /// Scaled-dot-product attention of q, k, v `[b, h, s, d]`.
+    /// Scaled-dot-product attention of q, k, v `[b, h, s, d]` and perhaps an additive mask.
     Attention {
         /// Causal mask?
         causal: bool,
-        /// Given a mask tensor (or a bias) as fourth input or built in?
-        masked: bool,
     },
     /// Recurrent layers over `[s, b, f]` (or `[b, s, f]`): x; for each layer and direction w_ih, w_hh, b_ih, b_hh.
     Rnn {
@@ -340,6 +338,9 @@ pub struct Graph {
     pub tensors: Vec<TensorInfo>,
     /// Parameters.
     pub parameters: Vec<Parameter>,
+    /// Do feature maps lie channels-last (NHWC) in memory?
+    #[serde(default)]
+    pub channels_last: bool,
     /// Elements of buffers (running statistics, tables), 4 bytes each.
     #[serde(default)]
     pub buffer_elements: u64,

@@ -184,15 +184,15 @@ impl Builder {
 
     /// `F.scaled_dot_product_attention` of q `[b, h, s, d]` with k and v `[b, kv heads, s', d]`.
     pub fn sdpa(&mut self, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Built {
-        self.attention(&[q, k, v], causal, false)
+        self.attention(&[q, k, v], causal)
     }
 
     /// Attention with an additive mask or bias as fourth tensor.
     pub fn sdpa_masked(&mut self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Built {
-        self.attention(&[q, k, v, mask], false, true)
+        self.attention(&[q, k, v, mask], false)
     }
 
-    fn attention(&mut self, inputs: &[Tensor], causal: bool, masked: bool) -> Built {
+    fn attention(&mut self, inputs: &[Tensor], causal: bool) -> Built {
         let (q, k, v) = (self.shape(inputs[0]), self.shape(inputs[1]), self.shape(inputs[2]));
         if q.len() != 4
             || k.len() != 4
@@ -203,7 +203,7 @@ impl Builder {
         {
             return self.error("attention", format!("q {q}, k {k} and v {v} do not fit together"));
         }
-        self.call("attention", GraphOp::Attention { causal, masked }, inputs, &[], &q)
+        self.call("attention", GraphOp::Attention { causal }, inputs, &[], &q)
     }
 }
 

@@ -58,6 +58,7 @@ impl Builder {
             seq: None,
             tensors: Vec::new(),
             parameters: Vec::new(),
+            channels_last: false,
             buffer_elements: 0,
             nodes: Vec::new(),
             kept: Vec::new(),
@@ -81,6 +82,11 @@ impl Builder {
     /// Chooses the optimizer of the reference runs (SGD unless said).
     pub fn set_optimizer(&mut self, optimizer: OptimizerChoice) {
         self.graph.optimizer = optimizer;
+    }
+
+    /// Says that feature maps lie channels-last in memory.
+    pub fn set_channels_last(&mut self) {
+        self.graph.channels_last = true;
     }
 
     /// Shape of a tensor.

@@ -31,6 +31,14 @@ impl Lowering<'_> {
             return Ok(());
         }
         let out = self.single(node, &inputs);
+        let declared = self.graph.tensors[node.outputs[0] as usize].shape;
+        if out.shape != declared {
+            return Err(ModelError::Graph {
+                node: self.current as usize,
+                name: node.name.clone(),
+                problem: format!("its output is {}, not {declared}", out.shape),
+            });
+        }
         self.values[node.outputs[0] as usize] = Some(out);
         Ok(())
     }
@@ -128,7 +136,7 @@ impl Lowering<'_> {
                 let a = self.lowered(inputs[0]);
                 self.matmul(a, b)
             }
-            GraphOp::Attention { causal, .. } => self.attention(inputs, *causal),
+            GraphOp::Attention { causal } => self.attention(inputs, *causal),
             GraphOp::Rnn { kind, hidden, layers, bidirectional, batch_first } => {
                 let s = inputs[0].shape;
                 let (seq, batch) = if *batch_first { (s[1], s[0]) } else { (s[0], s[1]) };

@@ -24,6 +24,7 @@ use crate::ops::{Elementwise, ElementwiseKind, Op, OpCall, Pass};
 use autocast::Policy;
 use backward::{Backward, GradNode};
 use memory::{Class, Memory};
+pub(super) use norm::conv_op;
 
 /// How to run a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::dtype::Dtype;
 use crate::ops::{Conv, ElementwiseKind as E, Op, Pass, Rowwise, RowwiseKind, Spatial, SpatialKind};
 
 /// Geometry of a call as an operator.
-pub(super) fn conv_op(g: &ConvGeometry, x: Dims, w: Dims, co: u64) -> Conv {
+pub(in super::super) fn conv_op(g: &ConvGeometry, x: Dims, w: Dims, co: u64) -> Conv {
     Conv {
         batch: x[0],
         ci: x[1],
@@ -56,7 +56,8 @@ impl Lowering<'_> {
     ) -> Value {
         let x = self.contiguous(x);
         self.ops(1);
-        let op = conv_op(g, x.shape, weight.shape, shape[1]);
+        let channels_last = self.graph.channels_last;
+        let op = Conv { channels_last, ..conv_op(g, x.shape, weight.shape, shape[1]) };
         let math = self.policy.math(x.dtype);
         let out = self.alloc(shape, x.dtype);
         self.memory.workspace(layout_workspace(&op, math));
@@ -105,7 +106,7 @@ impl Lowering<'_> {
         let (h, w) = if shape.len() == 4 { (shape[2], shape[3]) } else { (maps, 1) };
         let kind = match (self.training, x.dtype) {
             (false, _) => SpatialKind::BatchNormEval,
-            (true, Dtype::Bf16) => SpatialKind::BatchNormNative,
+            (true, Dtype::Bf16) if !self.graph.channels_last => SpatialKind::BatchNormNative,
             (true, _) => SpatialKind::BatchNorm,
         };
         if self.training {
@@ -115,7 +116,7 @@ impl Lowering<'_> {
         }
         self.ops(1);
         let out = self.alloc(shape, x.dtype);
-        let op = Spatial::norm(kind, shape[0], shape[1], h, w, false);
+        let op = Spatial::norm(kind, shape[0], shape[1], h, w, self.graph.channels_last);
         self.emit(Op::Spatial(op), Pass::Fwd, x.dtype);
         if !self.training {
             return out;
@@ -135,7 +136,7 @@ impl Lowering<'_> {
         let (h, w) = if shape.len() == 4 { (shape[2], shape[3]) } else { (maps, 1) };
         self.ops(1);
         let out = self.alloc(shape, x.dtype);
-        let op = Spatial::norm(SpatialKind::GroupNorm, shape[0], shape[1], h, w, false);
+        let op = Spatial::norm(SpatialKind::GroupNorm, shape[0], shape[1], h, w, self.graph.channels_last);
         self.emit(Op::Spatial(op), Pass::Fwd, x.dtype);
         let mean = self.alloc_elements(shape[0].saturating_mul(groups), x.dtype);
         let deviation = self.alloc_elements(shape[0].saturating_mul(groups), x.dtype);
@@ -167,7 +168,7 @@ impl Lowering<'_> {
             window: window.size,
             stride: window.stride,
             pad: window.pad,
-            ..Spatial::norm(kind, x.shape[0], x.shape[1], x.shape[2], x.shape[3], false)
+            ..Spatial::norm(kind, x.shape[0], x.shape[1], x.shape[2], x.shape[3], self.graph.channels_last)
         };
         self.emit(Op::Spatial(op), Pass::Fwd, x.dtype);
         let mut saved = vec![x.storage];
@@ -203,7 +204,7 @@ impl Lowering<'_> {
                 x.shape[1],
                 x.shape[2],
                 x.shape[3],
-                false,
+                self.graph.channels_last,
             );
             self.emit(Op::Spatial(op), Pass::Fwd, x.dtype);
             return;
