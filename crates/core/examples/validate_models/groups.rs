@@ -22,8 +22,12 @@ pub fn traced(name: &str) -> &'static str {
         "cudnn_batch_norm_backward" | "native_batch_norm_backward" => "batch norm backward",
         "gather" | "index_select" => "embedding",
         "embedding_dense_backward" => "embedding backward",
-        "_log_softmax" | "nll_loss_forward" | "nll_loss_backward" | "_log_softmax_backward_data" => "loss",
-        "binary_cross_entropy" | "binary_cross_entropy_backward" => "loss",
+        "_log_softmax"
+        | "nll_loss_forward"
+        | "nll_loss_backward"
+        | "_log_softmax_backward_data"
+        | "binary_cross_entropy"
+        | "binary_cross_entropy_backward" => "loss",
         "_softmax" | "_softmax_backward_data" => "softmax",
         "max_pool2d_with_indices" | "avg_pool2d" => "pool",
         "max_pool2d_with_indices_backward" | "avg_pool2d_backward" => "pool backward",
