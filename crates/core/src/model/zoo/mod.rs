@@ -1,7 +1,7 @@
 //! The models, one file per family.
 //!
-//! To add one: write `zoo/FAMILY.rs` with `pub(super) const MODELS: &[Entry]` and a function from [`Sizes`] to a graph
-//! that reads like the model's `forward`, and name the file's `MODELS` in [`FAMILIES`]. `parameters` is the published
+//! To add one: write `zoo/FAMILY.rs` with `pub(super) const MODELS: &[Entry]` and a function from `Sizes` to a graph
+//! that reads like the model's `forward`, and name the file's `MODELS` in `FAMILIES`. `parameters` is the published
 //! count; a test compares it with what the builder registered.
 
 mod alexnet;
