@@ -1,4 +1,21 @@
 //! From a network to the operators of one iteration.
+//!
+//! `zoo` builds a [`Graph`] with the [`Builder`]; [`lower`] runs it as PyTorch would, without data, and gives
+//! the operators, the host work and the memory of an iteration.
+
+mod builder;
+mod check;
+mod dims;
+mod error;
+pub mod graph;
+mod lower;
+pub mod zoo;
+
+pub use builder::{Builder, Built, ConvSpec, Param, RnnSpec, Tensor};
+pub use dims::Dims;
+pub use error::ModelError;
+pub use graph::Graph;
+pub use lower::{LowerOptions, lower};
 
 use crate::ops::OpCall;
 use crate::units::Bytes;

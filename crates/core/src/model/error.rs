@@ -1,0 +1,56 @@
+//! What can be wrong with a model.
+
+use thiserror::Error;
+
+/// One line that says what is wrong and where.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ModelError {
+    /// No model of that name.
+    #[error("unknown model `{name}`{hint}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// Close names, or nothing.
+        hint: String,
+    },
+    /// A layer cannot take its input.
+    #[error("layer `{layer}`: {problem}")]
+    Layer {
+        /// Layer path.
+        layer: String,
+        /// What does not fit.
+        problem: String,
+    },
+    /// A size given by the user is out of range.
+    #[error("`{what}` must be between 1 and {limit}, not {value}")]
+    Size {
+        /// `batch` or `seq`.
+        what: &'static str,
+        /// The value given.
+        value: u64,
+        /// The largest possible.
+        limit: u64,
+    },
+    /// The option does not apply to the model.
+    #[error("model `{model}` takes no sequence length")]
+    NoSequence {
+        /// Model name.
+        model: String,
+    },
+    /// A graph from outside contradicts itself.
+    #[error("node {node} (`{name}`): {problem}")]
+    Graph {
+        /// Index of the node.
+        node: usize,
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Training was asked of a graph without a loss.
+    #[error("model `{model}` has no loss, so it can only be run with mode `infer`")]
+    NoLoss {
+        /// Model name.
+        model: String,
+    },
+}

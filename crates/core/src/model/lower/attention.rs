@@ -1,0 +1,197 @@
+//! Scaled-dot-product attention with PyTorch's choice of backend, and recurrent layers.
+//!
+//! On Hopper, half-precision attention runs in cuDNN's fused kernel, fp32 in the memory-efficient kernel; fp32
+//! with grouped heads or a bias that needs a gradient falls back to plain products with the scores materialised.
+
+use super::super::dims::Dims;
+use super::super::graph::{Binary, Unary};
+use super::backward::Backward;
+use super::{Edge, Lowering, Value};
+use crate::dtype::Dtype;
+use crate::ops::{Attention, ElementwiseKind as E, Op, Pass, Rnn, RnnKind, Rowwise, RowwiseKind};
+
+impl Lowering<'_> {
+    pub(super) fn attention(&mut self, inputs: &[Value], causal: bool) -> Value {
+        let inputs_lowered: Vec<Value> = inputs.iter().rev().map(|&v| self.lowered(v)).collect();
+        let ([v, k, q] | [_, v, k, q]) = inputs_lowered[..] else { return inputs[0] };
+        let mask = if inputs_lowered.len() == 4 { Some(inputs_lowered[0]) } else { None };
+        let grouped = q.shape[1] != k.shape[1];
+        if (grouped && q.dtype == Dtype::Fp32) || mask.is_some_and(|m| m.edge != Edge::None) {
+            return self.math_attention(q, k, v, mask, causal);
+        }
+        let op = attention_op(q.shape, k.shape, causal);
+        let cudnn = q.dtype.is_half() && mask.is_none();
+        // The efficient kernel's wrapper transposes its operands and its result.
+        self.ops(1);
+        let [batch, heads, len, dim] = [q.shape[0], q.shape[1], q.shape[2], q.shape[3]];
+        // cuDNN's output follows the query's layout, the efficient kernel writes [b, s, h, d].
+        let strides = if cudnn {
+            q.shape.dense_like(&q.strides)
+        } else {
+            Dims::new(&[batch, len, heads, dim]).contiguous_strides().permuted(&[0, 2, 1, 3])
+        };
+        let out = self.alloc_strided(q.shape, strides, q.dtype);
+        let statistics = self.alloc_elements(batch.saturating_mul(heads).saturating_mul(len), Dtype::Fp32);
+        self.emit(Op::Attention(op), Pass::Fwd, self.policy.math(q.dtype));
+        let saved = [q.storage, k.storage, v.storage, out.storage, statistics];
+        let layouts = [q.strides, k.strides, v.strides];
+        let layouts = cudnn.then_some(layouts);
+        self.record1(Backward::Attention { op, layouts }, &[q, k, v], &saved, out)
+    }
+
+    /// Scores as a tensor: scale q and k, product, mask, softmax, product.
+    fn math_attention(&mut self, q: Value, k: Value, v: Value, mask: Option<Value>, causal: bool) -> Value {
+        let heads = q.shape[1];
+        let (mut k, mut v) = (k, v);
+        if k.shape[1] != heads {
+            k = self.repeat_heads(k, heads);
+            v = self.repeat_heads(v, heads);
+        }
+        let q = self.unary(q, Unary::MulScalar, false);
+        let k = self.permute(k, &[0, 1, 3, 2]);
+        let k = self.unary(k, Unary::MulScalar, false);
+        let scores = self.matmul(q, k);
+        let shape = scores.shape;
+        let masked = match mask {
+            Some(m) => self.binary(scores, m, Binary::Add, shape, true),
+            None if causal => {
+                // ones, tril, and a masked fill of -inf
+                let (rows, cols) = (shape[2], shape[3]);
+                self.ops(3);
+                let m = self.fill(Dims::new(&[rows, cols]), scores.dtype);
+                self.elementwise(E::Where, m.numel(), scores.dtype);
+                self.binary(scores, m, Binary::Add, shape, true)
+            }
+            None => scores,
+        };
+        let weights = self.softmax(masked);
+        let weights = self.cast(weights, v.dtype);
+        self.matmul(weights, v)
+    }
+
+    /// `repeat_interleave` of key or value heads: a copy; backward sums over each group.
+    fn repeat_heads(&mut self, x: Value, heads: u64) -> Value {
+        self.ops(3);
+        let shape = x.shape.with(1, heads);
+        let out = self.alloc(shape, x.dtype);
+        self.elementwise(E::Copy, out.numel(), x.dtype);
+        self.record1(Backward::Repeat, &[x], &[], out)
+    }
+
+    pub(super) fn attention_backward(
+        &mut self,
+        op: &Attention,
+        layouts: Option<[Dims; 3]>,
+        grad: Value,
+        metas: &[(Dims, Dtype)],
+    ) -> Vec<Option<Value>> {
+        let math = self.policy.math(grad.dtype);
+        self.ops(1);
+        if let Some(layouts) = layouts {
+            let grads = (0..3)
+                .map(|i| {
+                    let strides = metas[i].0.dense_like(&layouts[i]);
+                    Some(self.alloc_strided(metas[i].0, strides, grad.dtype))
+                })
+                .collect();
+            self.emit(Op::Attention(*op), Pass::Bwd, math);
+            return grads;
+        }
+        // [b, h, s, d] seen as [b, s, h, d], then copied if it does not lie so.
+        let as_rows = Value {
+            shape: grad.shape.permuted(&[0, 2, 1, 3]),
+            strides: grad.strides.permuted(&[0, 2, 1, 3]),
+            ..grad
+        };
+        if !as_rows.is_contiguous() {
+            let copy = self.alloc(as_rows.shape, grad.dtype);
+            self.copy_kernel(as_rows);
+            debug_assert!(copy.is_contiguous());
+        }
+        // delta = rowsum(grad * out), transposed
+        let rows = grad.numel() / grad.shape[3].max(1);
+        self.alloc_elements(grad.numel(), grad.dtype);
+        self.elementwise(E::Mul, grad.numel(), grad.dtype);
+        self.emit(
+            Op::Rowwise(Rowwise { kind: RowwiseKind::Sum, rows, cols: grad.shape[3] }),
+            Pass::Fwd,
+            grad.dtype,
+        );
+        self.elementwise(E::Copy, rows, grad.dtype);
+        let grads = metas
+            .iter()
+            .take(3)
+            .map(|&(shape, dtype)| {
+                let strides = shape.permuted(&[0, 2, 1, 3]).contiguous_strides().permuted(&[0, 2, 1, 3]);
+                Some(self.alloc_strided(shape, strides, dtype))
+            })
+            .collect();
+        self.emit(Op::Attention(*op), Pass::Bwd, math);
+        grads
+    }
+
+    /// Recurrent layers by cuDNN. Initial states are written first; under autocast the weights are cast into one
+    /// flat buffer. Training keeps a reserve of the gates and states of every step.
+    pub(super) fn rnn(&mut self, x: Value, weights: &[u32], op: Rnn, shape: Dims) -> Value {
+        let x = self.lowered(x);
+        let x = self.contiguous(x);
+        let dtype = x.dtype;
+        let state = Dims::new(&[op.layers * op.directions(), op.batch, op.hidden]);
+        let states = if op.kind == RnnKind::Lstm { 2 } else { 1 };
+        self.ops(states + 1);
+        for _ in 0..states {
+            let zeros = self.fill(state, self.policy.tensor);
+            self.lowered(zeros);
+        }
+        // Not cached: each call fills its own flat buffer.
+        let weights: Vec<Value> = weights
+            .iter()
+            .map(|&w| {
+                let full = self.parameter(w);
+                self.lowered(full)
+            })
+            .collect();
+        let out = self.alloc(shape, dtype);
+        for _ in 0..states {
+            self.alloc(state, dtype);
+        }
+        let mut saved = vec![x.storage, out.storage];
+        saved.extend(weights.iter().map(|w| w.storage));
+        if self.training {
+            let per_step = op.layers * op.directions() * op.hidden * (op.kind.gates() + 2);
+            saved.push(self.alloc_elements(op.seq.saturating_mul(op.batch).saturating_mul(per_step), dtype));
+        }
+        self.emit(Op::Rnn(op), Pass::Fwd, self.policy.math(dtype));
+        let inputs: Vec<Value> = std::iter::once(x).chain(weights).collect();
+        self.record1(Backward::Rnn(op), &inputs, &saved, out)
+    }
+
+    pub(super) fn rnn_backward(
+        &mut self,
+        op: &Rnn,
+        grad: Value,
+        metas: &[(Dims, Dtype)],
+        needed: &[Edge],
+    ) -> Vec<Option<Value>> {
+        let grad = self.contiguous(grad);
+        let state = Dims::new(&[op.layers * op.directions(), op.batch, op.hidden]);
+        let states = if op.kind == RnnKind::Lstm { 2 } else { 1 };
+        self.ops(2 + states);
+        for _ in 0..states {
+            self.fill(state, grad.dtype);
+        }
+        let elements = metas[1..].iter().fold(0_u64, |n, m| n.saturating_add(m.0.numel()));
+        let flat = self.fill(Dims::new(&[elements]), grad.dtype);
+        let dx = self.alloc(metas[0].0, grad.dtype);
+        self.emit(Op::Rnn(*op), Pass::Bwd, self.policy.math(grad.dtype));
+        let mut out = vec![(needed[0] != Edge::None).then_some(dx)];
+        out.extend(metas[1..].iter().map(|&(shape, dtype)| {
+            Some(Value { shape, strides: shape.contiguous_strides(), dtype, ..flat })
+        }));
+        out
+    }
+}
+
+fn attention_op(q: Dims, k: Dims, causal: bool) -> Attention {
+    Attention { batch: q[0], heads: q[1], kv_heads: k[1], q_len: q[2], kv_len: k[2], head_dim: q[3], causal }
+}

@@ -1,0 +1,116 @@
+//! BERT for masked language modelling as in Hugging Face's `BertForMaskedLM` (Devlin et al. 2018, arXiv:1810.04805).
+
+use super::super::OptimizerChoice;
+use super::super::builder::{Builder, Built, Tensor};
+use super::super::graph::{Graph, Unary};
+use super::{Entry, ModelInfo, Sizes};
+
+const fn info(name: &'static str, title: &'static str, batch: u64, seq: u64, parameters: u64) -> ModelInfo {
+    ModelInfo {
+        name,
+        title,
+        family: "transformer",
+        input: "sequence of tokens",
+        default_batch: batch,
+        default_seq: Some(seq),
+        max_seq: Some(POSITIONS),
+        parameters,
+        optimizer: OptimizerChoice::Adam,
+    }
+}
+
+pub(super) const MODELS: &[Entry] = &[
+    Entry { info: info("bert-base", "BERT base, masked language model", 16, 128, 109_514_298), build },
+    Entry { info: info("bert-large", "BERT large, masked language model", 16, 512, 335_174_458), build },
+];
+
+const VOCABULARY: u64 = 30_522;
+const POSITIONS: u64 = 512;
+
+struct Plan {
+    width: u64,
+    layers: usize,
+    heads: u64,
+}
+
+fn build(s: Sizes) -> Built<Graph> {
+    let plan = match s.name {
+        "bert-large" => Plan { width: 1024, layers: 24, heads: 16 },
+        _ => Plan { width: 768, layers: 12, heads: 12 },
+    };
+    let mut b = Builder::new(s.name, s.batch);
+    let tokens = b.tokens(&[s.batch, s.seq])?;
+    b.count_module();
+    let (x, table) = b.scope("bert.embeddings", |b| {
+        b.count_module();
+        // Token types are gathered from a buffer, expanded and copied; positions are a slice of a buffer.
+        b.buffer(4 * POSITIONS);
+        let types = b.arange(s.seq)?;
+        let types = b.view(types, &[1, s.seq])?;
+        let positions = types;
+        let types = b.expand(types, &[s.batch, s.seq])?;
+        let types = b.contiguous(types)?;
+        let (words, table) = b.embedding("word_embeddings", tokens, VOCABULARY, plan.width)?;
+        let (kinds, _) = b.embedding("token_type_embeddings", types, 2, plan.width)?;
+        let x = b.add(words, kinds)?;
+        let (places, _) = b.embedding("position_embeddings", positions, POSITIONS, plan.width)?;
+        let x = b.add(x, places)?;
+        let x = b.layer_norm("LayerNorm", x)?;
+        Ok((b.dropout(x)?, table))
+    })?;
+    let x = b.scope("bert.encoder", |b| {
+        b.count_module();
+        let mut x = x;
+        for i in 0..plan.layers {
+            x = b.module(&format!("layer.{i}"), x, |b, x| layer(b, x, &plan))?;
+        }
+        Ok(x)
+    })?;
+    let logits = b.scope("cls.predictions", |b| {
+        b.count_module();
+        b.count_module();
+        let x = b.module("transform", x, |b, x| {
+            let x = b.linear("dense", x, plan.width, true)?;
+            let x = b.gelu(x)?;
+            b.layer_norm("LayerNorm", x)
+        })?;
+        let bias = b.parameter("bias", &[VOCABULARY]);
+        b.count_module();
+        b.linear_with("decoder", x, table, Some(bias))
+    })?;
+    b.finish_with_cross_entropy(logits)
+}
+
+fn heads(b: &mut Builder, name: &str, x: Tensor, heads: u64) -> Built {
+    let [batch, seq, width] = [b.dim(x, 0), b.dim(x, 1), b.dim(x, 2)];
+    let y = b.linear(name, x, width, true)?;
+    let y = b.view(y, &[batch, seq, heads, width / heads])?;
+    b.transpose(y, 1, 2)
+}
+
+fn layer(b: &mut Builder, x: Tensor, plan: &Plan) -> Built {
+    let shape = b.shape(x);
+    let attended = b.module("attention", x, |b, x| {
+        let a = b.module("self", x, |b, x| {
+            let q = heads(b, "query", x, plan.heads)?;
+            let k = heads(b, "key", x, plan.heads)?;
+            let v = heads(b, "value", x, plan.heads)?;
+            let a = b.sdpa(q, k, v, false)?;
+            let a = b.transpose(a, 1, 2)?;
+            b.view(a, &shape)
+        })?;
+        b.module("output", a, |b, a| residual(b, a, x, plan.width))
+    })?;
+    let y = b.module("intermediate", attended, |b, x| {
+        let y = b.linear("dense", x, 4 * plan.width, true)?;
+        b.activation("intermediate_act_fn", y, Unary::Gelu, false)
+    })?;
+    b.module("output", y, |b, y| residual(b, y, attended, plan.width))
+}
+
+fn residual(b: &mut Builder, y: Tensor, x: Tensor, width: u64) -> Built {
+    let y = b.linear("dense", y, width, true)?;
+    let y = b.dropout(y)?;
+    let y = b.add(y, x)?;
+    b.layer_norm("LayerNorm", y)
+}

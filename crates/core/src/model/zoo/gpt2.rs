@@ -1,0 +1,93 @@
+//! GPT-2 as in Hugging Face's `GPT2LMHeadModel` (Radford et al. 2019).
+
+use super::super::OptimizerChoice;
+use super::super::builder::{Builder, Built, Tensor};
+use super::super::graph::Graph;
+use super::{Entry, ModelInfo, Sizes};
+
+const fn info(name: &'static str, title: &'static str, batch: u64, parameters: u64) -> ModelInfo {
+    ModelInfo {
+        name,
+        title,
+        family: "transformer",
+        input: "sequence of tokens",
+        default_batch: batch,
+        default_seq: Some(1024),
+        max_seq: Some(POSITIONS),
+        parameters,
+        optimizer: OptimizerChoice::Adam,
+    }
+}
+
+pub(super) const MODELS: &[Entry] = &[
+    Entry { info: info("gpt2", "GPT-2 small", 8, 124_439_808), build },
+    Entry { info: info("gpt2-medium", "GPT-2 medium", 4, 354_823_168), build },
+    Entry { info: info("gpt2-large", "GPT-2 large", 4, 774_030_080), build },
+    Entry { info: info("gpt2-xl", "GPT-2 XL", 2, 1_557_611_200), build },
+];
+
+const VOCABULARY: u64 = 50_257;
+const POSITIONS: u64 = 1024;
+
+fn build(s: Sizes) -> Built<Graph> {
+    let (width, layers, heads) = match s.name {
+        "gpt2-medium" => (1024, 24, 16),
+        "gpt2-large" => (1280, 36, 20),
+        "gpt2-xl" => (1600, 48, 25),
+        _ => (768, 12, 12),
+    };
+    let mut b = Builder::new(s.name, s.batch);
+    let tokens = b.tokens(&[s.batch, s.seq])?;
+    b.count_module();
+    let (x, table) = b.scope("transformer", |b| {
+        let tokens = b.view(tokens, &[s.batch, s.seq])?;
+        let (words, table) = b.embedding("wte", tokens, VOCABULARY, width)?;
+        let positions = b.arange(s.seq)?;
+        let positions = b.unary(positions, super::super::graph::Unary::AddScalar)?;
+        let positions = b.view(positions, &[1, s.seq])?;
+        let (places, _) = b.embedding("wpe", positions, POSITIONS, width)?;
+        let x = b.add(words, places)?;
+        let mut x = b.dropout(x)?;
+        for i in 0..layers {
+            x = b.module(&format!("h.{i}"), x, |b, x| block(b, x, heads))?;
+        }
+        let x = b.layer_norm("ln_f", x)?;
+        Ok((b.view(x, &[s.batch, s.seq, width])?, table))
+    })?;
+    b.count_module();
+    let logits = b.linear_with("lm_head", x, table, None)?;
+    b.finish_with_cross_entropy(logits)
+}
+
+fn block(b: &mut Builder, x: Tensor, heads: u64) -> Built {
+    let shape = b.shape(x);
+    let [batch, seq, width] = [shape[0], shape[1], shape[2]];
+    let y = b.layer_norm("ln_1", x)?;
+    let y = b.module("attn", y, |b, y| {
+        let qkv = b.hf_conv1d("c_attn", y, 3 * width)?;
+        let mut parts = Vec::with_capacity(3);
+        for part in b.chunk(qkv, 3, 2)? {
+            let part = b.view(part, &[batch, seq, heads, width / heads])?;
+            parts.push(b.transpose(part, 1, 2)?);
+        }
+        // The cache of keys and values starts empty and is concatenated to: a copy each.
+        let k = b.cat(&[parts[1]], 2)?;
+        let v = b.cat(&[parts[2]], 2)?;
+        b.keep(k);
+        b.keep(v);
+        let a = b.sdpa(parts[0], k, v, true)?;
+        let a = b.transpose(a, 1, 2)?;
+        let a = b.view(a, &shape)?;
+        let a = b.hf_conv1d("c_proj", a, width)?;
+        b.dropout(a)
+    })?;
+    let x = b.add(y, x)?;
+    let y = b.layer_norm("ln_2", x)?;
+    let y = b.module("mlp", y, |b, y| {
+        let y = b.hf_conv1d("c_fc", y, 4 * width)?;
+        let y = b.gelu_new(y)?;
+        let y = b.hf_conv1d("c_proj", y, width)?;
+        b.dropout(y)
+    })?;
+    b.add(x, y)
+}
