@@ -29,7 +29,8 @@ pub mod l2;
 mod layer;
 mod machine;
 pub mod networks;
-pub mod networks_data;
+mod networks_data;
+pub mod prior;
 mod report;
 pub mod sensitivity;
 pub mod tile;
@@ -71,17 +72,6 @@ pub struct Work {
     pub num_cta: f64,
     /// Bytes at each level.
     pub traffic: Traffic,
-}
-
-impl Work {
-    /// The same work with every load missing in both caches at `miss_rate`: what models before DeLTA did
-    /// with a rate of 1 (paper, Sec. VII-A and Fig. 15b).
-    #[must_use]
-    pub fn with_miss_rate(&self, miss_rate: f64) -> Self {
-        let l1 = self.traffic.l1;
-        let l2 = l1 * miss_rate;
-        Self { traffic: Traffic { l1, l2, dram: l2 * miss_rate }, ..*self }
-    }
 }
 
 /// Cuts a layer into tiles and counts its traffic; the machine only tells its request sizes.

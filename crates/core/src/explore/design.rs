@@ -112,25 +112,23 @@ pub struct Design {
 /// The paper's nine options (Fig. 16a), named `1` to `9`.
 pub fn paper_options() -> Vec<Design> {
     // Columns of Fig. 16a in the order of KEYS.
-    const OPTIONS: [(f64, f64, f64, f64, f64, f64, f64, f64, u32); 9] = [
-        (2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5, 1.5, 128),
-        (4.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 128),
-        (1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 128),
-        (1.0, 4.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 128),
-        (1.0, 4.0, 2.0, 2.0, 2.0, 1.5, 1.5, 1.5, 128),
-        (1.0, 6.0, 2.0, 2.0, 2.0, 2.0, 1.5, 2.0, 128),
-        (1.0, 8.0, 3.0, 3.0, 3.0, 2.0, 2.0, 2.0, 256),
-        (2.0, 4.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 256),
-        (1.0, 8.0, 3.0, 3.0, 3.0, 2.0, 2.0, 3.0, 256),
+    const OPTIONS: [[f64; 9]; 9] = [
+        [2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.5, 1.5, 128.0],
+        [4.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 128.0],
+        [1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 128.0],
+        [1.0, 4.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 128.0],
+        [1.0, 4.0, 2.0, 2.0, 2.0, 1.5, 1.5, 1.5, 128.0],
+        [1.0, 6.0, 2.0, 2.0, 2.0, 2.0, 1.5, 2.0, 128.0],
+        [1.0, 8.0, 3.0, 3.0, 3.0, 2.0, 2.0, 2.0, 256.0],
+        [2.0, 4.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 256.0],
+        [1.0, 8.0, 3.0, 3.0, 3.0, 2.0, 2.0, 3.0, 256.0],
     ];
-    OPTIONS
-        .iter()
-        .enumerate()
-        .map(|(i, &(sm_count, mac_per_sm, reg, smem_size, smem_bw, l1_bw, l2_bw, dram_bw, tile))| Design {
-            name: (i + 1).to_string(),
-            scales: Scales { sm_count, mac_per_sm, reg, smem_size, smem_bw, l1_bw, l2_bw, dram_bw, tile },
-        })
-        .collect()
+    let scaled = |values: &[f64; 9]| {
+        KEYS.iter()
+            .zip(values)
+            .fold(Scales::default(), |scales, (key, value)| scales.with(key, *value).unwrap_or(scales))
+    };
+    (1..).zip(&OPTIONS).map(|(i, values)| Design { name: i.to_string(), scales: scaled(values) }).collect()
 }
 
 #[cfg(test)]
