@@ -30,6 +30,9 @@ struct Cli {
 enum Command {
     Ops(commands::ops::OpsArgs),
     Gpus(commands::gpus::GpusArgs),
+    Delta(commands::delta::DeltaArgs),
+    Explore(commands::explore::ExploreArgs),
+    Sensitivity(commands::sensitivity::SensitivityArgs),
     Completions(commands::completions::CompletionsArgs),
 }
 
@@ -38,6 +41,9 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Ops(args) => commands::ops::run(&args, &output),
         Command::Gpus(args) => commands::gpus::run(args, &output),
+        Command::Delta(args) => commands::delta::run(&args, &output),
+        Command::Explore(args) => commands::explore::run(&args, &output),
+        Command::Sensitivity(args) => commands::sensitivity::run(&args, &output),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
     }
 }
