@@ -237,15 +237,23 @@ fn bars(report: &Report, workload: &Workload) -> anyhow::Result<Chart> {
         let step = chosen.len().div_ceil(MAX_BARS);
         chosen = chosen.into_iter().step_by(step.max(1)).collect();
     }
-    let mut bars =
-        vec![DesignBar { name: report.base.to_string(), speedup: 1.0, shares: shares(base.bottlenecks) }];
+    let mut bars = vec![DesignBar { name: "base".into(), speedup: 1.0, shares: shares(base.bottlenecks) }];
     bars.extend(chosen.iter().map(|r| DesignBar {
-        name: r.name.to_string(),
+        name: label(r.name, |(_, value)| value),
         speedup: r.speedup,
         shares: shares(Bottleneck::ALL.map(|b| r.bottlenecks.get(b.name()).copied().unwrap_or(0))),
     }));
     let title = format!("{}: speed-up over {}", report.network, report.base);
-    Ok(preflop_plot::speedups(&title, which, &bars)?)
+    let keys = report.designs.first().map(|r| label(r.name, |(key, _)| key)).filter(|keys| !keys.is_empty());
+    let x_label = keys.map_or_else(|| which.to_string(), |keys| format!("{which}: {keys}"));
+    Ok(preflop_plot::speedups(&title, &x_label, &bars)?)
+}
+
+/// One side of each `key=value` in a sweep's name; a name without them as it is (its keys are none).
+fn label<'a>(name: &'a str, side: impl Fn((&'a str, &'a str)) -> &'a str) -> String {
+    let parts: Vec<&str> =
+        name.split(' ').map(|part| part.split_once('=').unwrap_or(("", part))).map(side).collect();
+    parts.join("/")
 }
 
 fn draw(path: &str, chart: &Chart) -> anyhow::Result<()> {
