@@ -193,7 +193,7 @@ pub(super) fn complete(file: GpuFile) -> Result<Gpu, GpuError> {
     let l2_default = sm * typical.l2_mib_per_sm;
     let l2_rate = sm * boost * 1e6 * typical.l2_clock / 1e9;
     let sustained = sustained_peaks(&mut g, &plain, &tensor, tdp, &typical);
-    let delta = delta_figures(&file);
+    let delta = delta_figures(&file, typical.cycles[3]);
     let l2_nominal = g.or("memory.l2_gbs", l2_rate, "bytes per clock and SM typical of this generation");
     let dram_sustained = g.or(
         "sustained.dram_gbs",
@@ -350,7 +350,8 @@ fn sustained_peaks(g: &mut Gaps, plain: &Peaks, tensor: &Peaks, tdp_w: f64, typi
     out
 }
 
-fn delta_figures(file: &GpuFile) -> Option<DeltaFigures> {
+/// Table I prints no latencies: a DRAM latency that the file lacks is the generation's.
+fn delta_figures(file: &GpuFile, typical_dram_cycles: f64) -> Option<DeltaFigures> {
     let d = |key: &str| file.fact(&format!("delta.{key}"));
     Some(DeltaFigures {
         num_sm: d("num_sm")? as u32,
@@ -362,7 +363,9 @@ fn delta_figures(file: &GpuFile) -> Option<DeltaFigures> {
             l1_cycles: d("l1_cycles")?,
             shared_cycles: d("shared_cycles")?,
             l2_cycles: d("l2_cycles")?,
-            dram_cycles: d("dram_cycles")?,
+            dram_cycles: d("dram_cycles")
+                .or_else(|| file.fact("latency.dram_cycles"))
+                .unwrap_or(typical_dram_cycles),
         },
     })
 }

@@ -1,0 +1,301 @@
+//! `preflop delta`: the published model, layer by layer.
+
+use super::layers::{self, Listed};
+use crate::error::InputError;
+use crate::input;
+use crate::output::{self, Align, Output, three_digits};
+use clap::Args;
+use preflop_core::Dtype;
+use preflop_core::delta::prior::{self, PriorReport};
+use preflop_core::delta::{
+    Bottleneck, Fig6, FixedTile, LayerReport, Machine, Readings, Tile, TilePolicy, evaluate,
+};
+use preflop_core::units::{Bytes, Seconds};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+/// Traffic, time and bottleneck of convolution layers by the DeLTA model, as published
+///
+/// Networks: alexnet-original, vgg16, googlenet, resnet50, resnet152. A CSV file of layers has the columns
+/// name,b,ci,h,w,co,r,s,stride,pad and may have groups, dilation and tile (such as 128x64); stride, pad and
+/// dilation are one number or HEIGHTxWIDTH. A fully connected layer is a 1x1 filter on a 1x1 map.
+#[derive(Debug, Args)]
+pub struct DeltaArgs {
+    /// Network, or CSV file of layers
+    network: String,
+
+    /// GPU name or the path of a GPU file
+    #[arg(long)]
+    gpu: String,
+
+    /// Images [default: 256, or the file's]
+    #[arg(long, value_parser = input::batch)]
+    batch: Option<u64>,
+
+    /// Number format of the tensors; others than fp32 multiply on tensor cores where there are some
+    #[arg(long, default_value = "fp32", value_parser = layers::dtype)]
+    dtype: Dtype,
+
+    /// Show each distinct shape once, with how often it occurs
+    #[arg(long)]
+    unique: bool,
+
+    /// Take this CTA tile for all layers instead of the paper's table
+    #[arg(long, value_name = "HxW", value_parser = layers::tile)]
+    tile: Option<Tile>,
+
+    /// Use the catalogue's figures also for the GPUs that the paper's Table I prints
+    #[arg(long)]
+    catalogue: bool,
+
+    /// Add the model before DeLTA, with this miss rate in both caches
+    #[arg(long, value_name = "MISS_RATE", num_args = 0..=1, default_missing_value = "1.0", value_parser = miss_rate)]
+    compare_prior: Option<f64>,
+}
+
+fn miss_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.0..=1.0).contains(&rate) => Ok(rate),
+        _ => Err("a miss rate is a number from 0 to 1".to_string()),
+    }
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    gpu: &'a str,
+    figures: &'static str,
+    dtype: Dtype,
+    layers: Vec<LayerRow<'a>>,
+    total_ms: f64,
+    bottlenecks: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Serialize)]
+struct LayerRow<'a> {
+    name: &'a str,
+    count: u64,
+    l1_bytes: f64,
+    l2_bytes: f64,
+    dram_bytes: f64,
+    l1_miss_rate: f64,
+    l2_miss_rate: f64,
+    time_ms: f64,
+    bottleneck: Bottleneck,
+    next_bottleneck: Bottleneck,
+    headroom: f64,
+    bounds_ms: BTreeMap<&'static str, f64>,
+    cta_tile: [u64; 3],
+    num_cta: u64,
+    active_ctas_per_sm: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prior: Option<PriorRow>,
+}
+
+#[derive(Serialize)]
+struct PriorRow {
+    miss_rate: f64,
+    l2_bytes: f64,
+    dram_bytes: f64,
+    time_ms: f64,
+    bottleneck: Bottleneck,
+    over_prediction: f64,
+}
+
+/// One layer with what the models say.
+struct Evaluated {
+    listed: Listed,
+    count: u64,
+    report: LayerReport,
+    prior: Option<PriorReport>,
+}
+
+/// Evaluates and prints.
+pub fn run(args: &DeltaArgs, output: &Output) -> anyhow::Result<()> {
+    let gpu = input::gpu(&args.gpu)?;
+    let machine = if args.catalogue {
+        Machine::from_catalogue(&gpu, args.dtype)
+    } else {
+        Machine::of(&gpu, args.dtype)
+    };
+    let layers = layers::read(&args.network, args.batch, args.dtype)?;
+    let evaluated: Vec<Evaluated> = counted(layers, args.unique)
+        .into_iter()
+        .map(|(listed, count)| {
+            let fixed = args.tile.or(listed.tile).map(FixedTile);
+            let policy: &dyn TilePolicy = match &fixed {
+                Some(tile) => tile,
+                None => &Fig6,
+            };
+            let report = evaluate(&listed.named.layer, &machine, policy, Readings::default())
+                .map_err(|e| InputError::new(e.in_layer(&listed.named.name).to_string()))?;
+            let prior = args.compare_prior.map(|rate| prior::report(&report, &machine, rate));
+            Ok(Evaluated { listed, count, report, prior })
+        })
+        .collect::<anyhow::Result<_>>()?;
+    let figures = if gpu.delta.is_some() && !args.catalogue { "paper" } else { "catalogue" };
+    let report = Report {
+        gpu: &gpu.name,
+        figures,
+        dtype: args.dtype,
+        layers: evaluated.iter().map(|e| layer_row(e, args.compare_prior)).collect(),
+        total_ms: total(&evaluated).ms(),
+        bottlenecks: bottlenecks(&evaluated),
+    };
+    if output.json { output.print_json(&report) } else { print(&report, &evaluated, args, output) }
+}
+
+fn counted(layers: Vec<Listed>, unique: bool) -> Vec<(Listed, u64)> {
+    if !unique {
+        return layers.into_iter().map(|l| (l, 1)).collect();
+    }
+    let mut out: Vec<(Listed, u64)> = Vec::new();
+    for l in layers {
+        match out.iter_mut().find(|(seen, _)| seen.named.layer == l.named.layer && seen.tile == l.tile) {
+            Some((_, count)) => *count += 1,
+            None => out.push((l, 1)),
+        }
+    }
+    out
+}
+
+fn total(evaluated: &[Evaluated]) -> Seconds {
+    evaluated.iter().map(|e| e.report.time * e.count as f64).sum()
+}
+
+fn bottlenecks(evaluated: &[Evaluated]) -> BTreeMap<&'static str, u64> {
+    let mut out = BTreeMap::new();
+    for e in evaluated {
+        *out.entry(e.report.bottleneck.name()).or_insert(0) += e.count;
+    }
+    out
+}
+
+fn layer_row<'a>(e: &'a Evaluated, miss_rate: Option<f64>) -> LayerRow<'a> {
+    let r = &e.report;
+    LayerRow {
+        name: &e.listed.named.name,
+        count: e.count,
+        l1_bytes: r.traffic.l1.0,
+        l2_bytes: r.traffic.l2.0,
+        dram_bytes: r.traffic.dram.0,
+        l1_miss_rate: r.traffic.l1_miss_rate(),
+        l2_miss_rate: r.traffic.l2_miss_rate(),
+        time_ms: r.time.ms(),
+        bottleneck: r.bottleneck,
+        next_bottleneck: r.next,
+        headroom: r.headroom(),
+        bounds_ms: Bottleneck::ALL.iter().map(|b| (b.name(), r.bound(*b).ms())).collect(),
+        cta_tile: [r.tile.blk_m as u64, r.tile.blk_n as u64, r.tile.blk_k as u64],
+        num_cta: r.num_cta as u64,
+        active_ctas_per_sm: r.active_ctas as u64,
+        prior: e.prior.zip(miss_rate).map(|(p, miss_rate)| PriorRow {
+            miss_rate,
+            l2_bytes: p.traffic.l2.0,
+            dram_bytes: p.traffic.dram.0,
+            time_ms: p.time.ms(),
+            bottleneck: p.bottleneck,
+            over_prediction: p.time / r.time,
+        }),
+    }
+}
+
+fn print(report: &Report, evaluated: &[Evaluated], args: &DeltaArgs, output: &Output) -> anyhow::Result<()> {
+    let mut header = vec![("layer", Align::Keep)];
+    if args.unique {
+        header.push(("x", Align::Right));
+    }
+    header.extend([
+        ("tile", Align::Right),
+        ("L1", Align::Right),
+        ("L2", Align::Right),
+        ("DRAM", Align::Right),
+        ("L1 miss", Align::Right),
+        ("L2 miss", Align::Right),
+        ("time", Align::Right),
+        ("bound by", Align::Keep),
+        ("then", Align::Keep),
+    ]);
+    if args.compare_prior.is_some() {
+        header.push(("prior", Align::Right));
+    }
+    let mut table = output.table(&header);
+    for (row, e) in report.layers.iter().zip(evaluated) {
+        let mut cells = vec![row.name.to_string()];
+        if args.unique {
+            cells.push(row.count.to_string());
+        }
+        let [m, n, k] = row.cta_tile;
+        cells.extend([
+            format!("{m}x{n}x{k}"),
+            output::traffic(Bytes(row.l1_bytes)),
+            output::traffic(Bytes(row.l2_bytes)),
+            output::traffic(Bytes(row.dram_bytes)),
+            format!("{:.0} %", 100.0 * row.l1_miss_rate),
+            format!("{:.0} %", 100.0 * row.l2_miss_rate),
+            output::time(e.report.time),
+            row.bottleneck.name().to_string(),
+            format!("{} at {}x", row.next_bottleneck.name(), three_digits(row.headroom)),
+        ]);
+        if let Some(prior) = &row.prior {
+            cells.push(format!("{}x", three_digits(prior.over_prediction)));
+        }
+        table.add_row(cells);
+    }
+    let mut out = output::stdout();
+    output::write_table(&mut out, &table)?;
+    writeln!(out)?;
+    let bound: Vec<String> = report.bottlenecks.iter().map(|(name, n)| format!("{name} {n}")).collect();
+    let layers: u64 = evaluated.iter().map(|e| e.count).sum();
+    writeln!(
+        out,
+        "{} on {}: {} in {layers} layers; bound by {}",
+        output.bold(&args.network),
+        report.gpu,
+        output::time(Seconds(report.total_ms / 1e3)),
+        bound.join(", ")
+    )?;
+    if let Some(rate) = args.compare_prior {
+        let ratios: Vec<f64> =
+            report.layers.iter().filter_map(|l| Some(l.prior.as_ref()?.over_prediction)).collect();
+        let mean = ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
+        let most = ratios.iter().copied().fold(0.0, f64::max);
+        writeln!(
+            out,
+            "a miss rate of {rate} gives {}x the time on average, {}x at most",
+            three_digits(mean),
+            three_digits(most)
+        )?;
+    }
+    let source = if report.figures == "paper" { "the paper's Table I" } else { "the catalogue" };
+    let note = format!(
+        "GPU figures from {source}. \"then\": what binds, and the speed-up, once the bottleneck is gone. \
+         The model is of cuDNN 7's implicit-GEMM kernels; docs/delta.md says where it holds."
+    );
+    writeln!(out, "{}", output.dim(&output::wrapped(&note, output.width, "")))?;
+    Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use preflop_core::delta::networks;
+
+    #[test]
+    fn the_help_names_every_network() {
+        use clap::Args as _;
+        let mut command = DeltaArgs::augment_args(clap::Command::new("delta"));
+        let help = command.render_long_help().to_string();
+        for name in networks::NAMES {
+            assert!(help.contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn miss_rates_are_shares() {
+        assert_eq!(miss_rate("0.5"), Ok(0.5));
+        for bad in ["1.1", "-0.1", "NaN", "x"] {
+            assert!(miss_rate(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! One file per command: its arguments with their help, and what it does.
+
+pub mod completions;
+pub mod delta;
+pub mod explore;
+pub mod gpus;
+mod layers;
+pub mod ops;
+pub mod sensitivity;
+mod tabular;
