@@ -1,1 +1,50 @@
-fn main() {}
+//! The command line: translates files and arguments into calls of the core, and its answers into tables or JSON.
+
+mod commands;
+mod error;
+mod input;
+mod output;
+mod rows;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use output::{ColorChoice, Output};
+use std::process::ExitCode;
+
+/// Know before you FLOP: how long a deep-learning job takes on a GPU, why, and how much memory it needs.
+#[derive(Debug, Parser)]
+#[command(name = "preflop", version, max_term_width = 100, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Print JSON for scripts instead of a table
+    #[arg(long, global = true)]
+    json: bool,
+
+    /// Colour the output; `NO_COLOR` turns it off too
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Ops(commands::ops::OpsArgs),
+    Gpus(commands::gpus::GpusArgs),
+    Completions(commands::completions::CompletionsArgs),
+}
+
+fn run(cli: Cli) -> anyhow::Result<()> {
+    let output = Output::new(cli.json, cli.color);
+    match cli.command {
+        Command::Ops(args) => commands::ops::run(&args, &output),
+        Command::Gpus(args) => commands::gpus::run(args, &output),
+        Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
+    }
+}
+
+fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => error::finish(run(cli)),
+        Err(error) => error::usage(&error),
+    }
+}

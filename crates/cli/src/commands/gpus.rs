@@ -1,0 +1,372 @@
+//! `preflop gpus`: the catalogue, one GPU in full, two side by side.
+
+use crate::input;
+use crate::output::{self, Align, Output, three_digits};
+use clap::{Args, Subcommand};
+use preflop_core::gpu::{FIELDS, Vendor, catalog};
+use preflop_core::{Dtype, Gpu};
+use serde::Serialize;
+use std::io::Write;
+
+/// List the GPUs, show one with all its sources, or compare two
+#[derive(Debug, Args)]
+pub struct GpusArgs {
+    #[command(subcommand)]
+    command: Option<GpusCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum GpusCommand {
+    /// List all GPUs (the default)
+    List,
+    /// Show every figure of a GPU with its source, and the defaults taken
+    Show {
+        /// GPU name or the path of a GPU file
+        gpu: String,
+    },
+    /// Show in which figures two GPUs differ
+    Diff {
+        /// GPU name or the path of a GPU file
+        a: String,
+        /// The other one
+        b: String,
+    },
+}
+
+/// Lists, shows or compares.
+pub fn run(args: GpusArgs, output: &Output) -> anyhow::Result<()> {
+    match args.command {
+        None | Some(GpusCommand::List) => list(output),
+        Some(GpusCommand::Show { gpu }) => show(&input::gpu(&gpu)?, output),
+        Some(GpusCommand::Diff { a, b }) => diff(&input::gpu(&a)?, &input::gpu(&b)?, output),
+    }
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    name: &'a str,
+    title: &'a str,
+    vendor: Vendor,
+    architecture: &'a str,
+    release_year: Option<u32>,
+    sm_count: u32,
+    memory_gib: f64,
+    dram_gbs: f64,
+    fp32_tflops: Option<f64>,
+    tensor_16bit_tflops: Option<f64>,
+    tdp_w: f64,
+    aliases: Vec<String>,
+}
+
+impl<'a> Listed<'a> {
+    fn new(gpu: &'a Gpu) -> Self {
+        let tensor = gpu.tensor.get(Dtype::Bf16).or_else(|| gpu.tensor.get(Dtype::Fp16));
+        Self {
+            name: &gpu.name,
+            title: &gpu.title,
+            vendor: gpu.vendor,
+            architecture: gpu.architecture.name(),
+            release_year: gpu.release_year,
+            sm_count: gpu.sm_count,
+            memory_gib: (gpu.memory.mib() / 1024.0 * 100.0).round() / 100.0,
+            dram_gbs: gpu.dram.gbs(),
+            fp32_tflops: gpu.plain.get(Dtype::Fp32).map(|r| tenth(r.tflops())),
+            tensor_16bit_tflops: tensor.map(|r| tenth(r.tflops())),
+            tdp_w: gpu.tdp_w,
+            aliases: catalog::aliases(&gpu.name),
+        }
+    }
+}
+
+/// Rounds away what the change of units left behind.
+fn tenth(x: f64) -> f64 {
+    (x * 10.0).round() / 10.0
+}
+
+fn vendor_name(vendor: Vendor) -> &'static str {
+    match vendor {
+        Vendor::Nvidia => "NVIDIA",
+        Vendor::Amd => "AMD",
+        Vendor::Other => "other",
+    }
+}
+
+fn list(output: &Output) -> anyhow::Result<()> {
+    let mut gpus = catalog::all()?;
+    gpus.sort_by_key(|g| (g.vendor != Vendor::Nvidia, g.release_year, g.architecture, g.name.clone()));
+    let listed: Vec<Listed> = gpus.iter().map(Listed::new).collect();
+    if output.json {
+        return output.print_json(&listed);
+    }
+    // Year, SMs and board power go first where the terminal is narrow, then the vendor.
+    let wide = output.width >= 90;
+    let roomy = output.width >= 72;
+    let mut header = vec![("name", Align::Keep), ("chip", Align::Keep)];
+    if wide {
+        header.extend([("year", Align::Right), ("SMs", Align::Right)]);
+    }
+    header.extend([
+        ("memory", Align::Right),
+        ("DRAM", Align::Right),
+        ("fp32", Align::Right),
+        ("tensor", Align::Right),
+    ]);
+    if wide {
+        header.push(("power", Align::Right));
+    }
+    let mut table = output.table(&header);
+    for (gpu, l) in gpus.iter().zip(&listed) {
+        let vendor = if roomy { format!("{} ", vendor_name(l.vendor)) } else { String::new() };
+        let mut row = vec![l.name.to_string(), format!("{vendor}{}", l.architecture)];
+        if wide {
+            row.push(l.release_year.map_or_else(String::new, |y| y.to_string()));
+            row.push(l.sm_count.to_string());
+        }
+        row.push(output::memory(gpu.memory));
+        row.push(format!("{} GB/s", l.dram_gbs.round()));
+        row.push(l.fp32_tflops.map_or_else(String::new, |t| format!("{} T", three_digits(t))));
+        row.push(l.tensor_16bit_tflops.map_or_else(|| "-".to_string(), |t| format!("{} T", three_digits(t))));
+        if wide {
+            row.push(format!("{} W", l.tdp_w.round()));
+        }
+        table.add_row(row);
+    }
+    let mut out = output::stdout();
+    output::write_table(&mut out, &table)?;
+    writeln!(out)?;
+    for line in [
+        "fp32: datasheet TFLOP/s of the plain pipe. tensor: dense 16-bit TFLOP/s of the tensor pipe.",
+        "`preflop gpus show NAME` gives every figure with its source; `--gpu` takes a file of yours too.",
+    ] {
+        writeln!(out, "{}", output.dim(&output::wrapped(line, output.width, "")))?;
+    }
+    Ok(out.flush()?)
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    listed: Listed<'a>,
+    chip: &'a str,
+    compute_capability: &'a str,
+    form: &'a str,
+    dram_kind: &'a str,
+    host_interface: &'a str,
+    facts: &'a [preflop_core::gpu::Fact],
+    assumptions: &'a [preflop_core::gpu::Assumption],
+}
+
+fn show(gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
+    let listed = Listed::new(gpu);
+    if output.json {
+        return output.print_json(&Shown {
+            listed,
+            chip: &gpu.chip,
+            compute_capability: &gpu.compute_capability,
+            form: &gpu.form,
+            dram_kind: &gpu.dram_kind,
+            host_interface: &gpu.host_interface,
+            facts: &gpu.facts,
+            assumptions: &gpu.assumptions,
+        });
+    }
+    let mut out = output::stdout();
+    writeln!(out, "{} ({})", output.bold(&gpu.title), gpu.name)?;
+    let parts = [
+        vendor_name(gpu.vendor),
+        gpu.architecture.name(),
+        &gpu.chip,
+        &gpu.compute_capability,
+        &gpu.form,
+        &gpu.dram_kind,
+        &gpu.host_interface,
+    ];
+    let parts: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
+    writeln!(out, "{}", output::wrapped(&parts.join(", "), output.width, ""))?;
+    if !listed.aliases.is_empty() {
+        let names = format!("also called {}", listed.aliases.join(", "));
+        writeln!(out, "{}", output::wrapped(&names, output.width, ""))?;
+    }
+    writeln!(out)?;
+
+    write_facts(&mut out, gpu, output)?;
+    writeln!(out)?;
+    if gpu.assumptions.is_empty() {
+        writeln!(out, "No defaults were needed.")?;
+        return Ok(out.flush()?);
+    }
+    writeln!(out, "{}", output.bold("Not in the file, so taken as"))?;
+    let mut table = output.table(&[
+        ("figure", Align::Keep),
+        ("value", Align::Right),
+        ("unit", Align::Keep),
+        ("why", Align::Left),
+    ]);
+    for a in &gpu.assumptions {
+        table.add_row([a.key.clone(), three_digits(a.value), unit(&a.key).to_string(), a.why.clone()]);
+    }
+    output::write_table(&mut out, &table)?;
+    Ok(out.flush()?)
+}
+
+/// Every figure of the file. Sources are long and few, so the table has a number and the text stands below it;
+/// notes stand beside the figures where there is room, else below too.
+fn write_facts(out: &mut impl Write, gpu: &Gpu, output: &Output) -> std::io::Result<()> {
+    let beside = output.width >= 110;
+    let mut sources: Vec<&str> = Vec::new();
+    let mut notes = Vec::new();
+    let mut header = vec![
+        ("figure", Align::Keep),
+        ("value", Align::Right),
+        ("unit", Align::Keep),
+        ("source", Align::Right),
+    ];
+    if beside {
+        header.push(("note", Align::Left));
+    }
+    let mut table = output.table(&header);
+    for fact in &gpu.facts {
+        let place = sources.iter().position(|s| *s == fact.source).unwrap_or_else(|| {
+            sources.push(&fact.source);
+            sources.len() - 1
+        });
+        let value = exact(fact.value);
+        let mut row = vec![fact.key.clone(), value, unit(&fact.key).to_string(), format!("[{}]", place + 1)];
+        match &fact.note {
+            Some(note) if beside => row.push(note.clone()),
+            Some(note) => notes.push(format!("{}: {note}", fact.key)),
+            None => {}
+        }
+        table.add_row(row);
+    }
+    output::write_table(out, &table)?;
+    writeln!(out)?;
+    for (i, source) in sources.iter().enumerate() {
+        writeln!(out, "{}", output::wrapped(&format!("[{}] {source}", i + 1), output.width, "    "))?;
+    }
+    if !notes.is_empty() {
+        writeln!(out, "\n{}", output.bold("Notes"))?;
+    }
+    for note in notes {
+        writeln!(out, "{}", output::wrapped(&note, output.width, "    "))?;
+    }
+    Ok(())
+}
+
+/// A figure as the file has it: sources are quoted, not rounded.
+fn exact(x: f64) -> String {
+    format!("{x}")
+}
+
+/// The unit that the ending of a key names.
+fn unit(key: &str) -> &'static str {
+    const ENDINGS: [(&str, &str); 14] = [
+        ("_bytes_per_clk_per_sm", "B/clock/SM"),
+        ("_gbs_per_sm", "GB/s/SM"),
+        ("lanes_per_sm", "lanes/SM"),
+        ("_tflops", "TFLOP/s"),
+        ("_cycles", "cycles"),
+        ("_tops", "TOP/s"),
+        ("_gbs", "GB/s"),
+        ("_mhz", "MHz"),
+        ("_kib", "KiB"),
+        ("_mib", "MiB"),
+        ("_gib", "GiB"),
+        ("_bits", "bit"),
+        ("_us", "us"),
+        ("_w", "W"),
+    ];
+    ENDINGS.iter().find(|(ending, _)| key.ends_with(ending)).map_or("", |(_, unit)| unit)
+}
+
+#[derive(Serialize)]
+struct Difference {
+    key: String,
+    a: Option<f64>,
+    b: Option<f64>,
+    a_assumed: bool,
+    b_assumed: bool,
+}
+
+/// Value of a figure, and whether it is a default.
+fn figure(gpu: &Gpu, key: &str) -> (Option<f64>, bool) {
+    if let Some(fact) = gpu.facts.iter().find(|f| f.key == key) {
+        return (Some(fact.value), false);
+    }
+    (gpu.assumptions.iter().find(|a| a.key == key).map(|a| a.value), true)
+}
+
+fn diff(a: &Gpu, b: &Gpu, output: &Output) -> anyhow::Result<()> {
+    let mut differences = Vec::new();
+    for field in FIELDS {
+        let key = if field.section.is_empty() {
+            field.key.to_string()
+        } else {
+            format!("{}.{}", field.section, field.key)
+        };
+        let ((left, a_assumed), (right, b_assumed)) = (figure(a, &key), figure(b, &key));
+        if left != right {
+            differences.push(Difference { key, a: left, b: right, a_assumed, b_assumed });
+        }
+    }
+    if output.json {
+        return output
+            .print_json(&serde_json::json!({ "a": a.name, "b": b.name, "differences": differences }));
+    }
+    let mut table = output.table(&[
+        ("figure", Align::Keep),
+        (&a.name, Align::Right),
+        (&b.name, Align::Right),
+        ("unit", Align::Keep),
+        ("ratio", Align::Right),
+    ]);
+    let mut assumed = false;
+    for d in &differences {
+        let mut cell = |value: Option<f64>, is_assumed: bool| match value {
+            None => "-".to_string(),
+            Some(v) if is_assumed => {
+                assumed = true;
+                format!("{}*", three_digits(v))
+            }
+            Some(v) => exact(v),
+        };
+        let (left, right) = (cell(d.a, d.a_assumed), cell(d.b, d.b_assumed));
+        let ratio = match (d.a, d.b) {
+            (Some(x), Some(y)) if x > 0.0 && d.key != "release_year" => format!("{} x", three_digits(y / x)),
+            _ => String::new(),
+        };
+        table.add_row([d.key.clone(), left, right, unit(&d.key).to_string(), ratio]);
+    }
+    let mut out = output::stdout();
+    if differences.is_empty() {
+        writeln!(out, "{} and {} have the same figures.", a.name, b.name)?;
+        return Ok(out.flush()?);
+    }
+    output::write_table(&mut out, &table)?;
+    if assumed {
+        writeln!(out, "\n{}", output.dim("* not in the file: a default"))?;
+    }
+    Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_with_a_dimension_has_a_unit() {
+        for field in FIELDS {
+            let plain = matches!(
+                field.key,
+                "release_year"
+                    | "sm_count"
+                    | "num_sm"
+                    | "registers_per_sm"
+                    | "threads_per_sm"
+                    | "blocks_per_sm"
+                    | "warp_size"
+            );
+            assert_eq!(unit(field.key).is_empty(), plain, "{}", field.key);
+        }
+    }
+}

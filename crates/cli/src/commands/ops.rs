@@ -1,0 +1,216 @@
+//! `preflop ops`: predicts every row of an operator file.
+
+use crate::error::{InputError, RowsFailed};
+use crate::input;
+use crate::output::{self, Align, Output};
+use crate::rows::Rows;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use preflop_core::time::{OpPrediction, predict};
+use preflop_core::{Gpu, OpCall};
+use std::io::{self, IsTerminal as _, Write};
+use std::time::{Duration, Instant};
+
+/// Predict every operator of a file
+///
+/// Reads CSV (also gzipped) or JSON Lines with the columns op, phase, dtype and shape, and prints one JSON object
+/// per row, in order. A row that cannot be predicted gives {"error": ..}, and the exit status is then 1.
+#[derive(Debug, Args)]
+pub struct OpsArgs {
+    /// Operator file, or `-` for standard input
+    file: String,
+
+    /// GPU name (see `preflop gpus`) or the path of a GPU file
+    #[arg(long, value_name = "GPU")]
+    gpu: String,
+
+    /// Print a table instead of JSON Lines (up to 1000 rows)
+    #[arg(long, conflicts_with = "json")]
+    human: bool,
+}
+
+/// Most rows of `--human`: a table must be laid out as a whole.
+const MAX_TABLE_ROWS: u64 = 1000;
+
+/// Reads, predicts, prints.
+pub fn run(args: &OpsArgs, output: &Output) -> anyhow::Result<()> {
+    let gpu = input::gpu(&args.gpu)?;
+    let (mut rows, size) = Rows::open(&args.file)?;
+    if args.human { table(&mut rows, &gpu, output) } else { json_lines(&mut rows, &gpu, size) }
+}
+
+/// Counts the rows, and keeps what the first failed one said.
+#[derive(Default)]
+struct Tally {
+    total: u64,
+    failed: u64,
+    first: String,
+}
+
+impl Tally {
+    fn fail(&mut self, message: &str) {
+        if self.failed == 0 {
+            self.first = message.to_string();
+        }
+        self.failed += 1;
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        if self.failed == 0 {
+            return Ok(());
+        }
+        Err(RowsFailed { failed: self.failed, total: self.total, first: self.first }.into())
+    }
+}
+
+fn checked(call: Result<OpCall, String>, gpu: &Gpu) -> Result<(OpCall, OpPrediction), String> {
+    let call = call?;
+    let p = predict(&call, gpu);
+    let all = [p.time.0, p.low.0, p.high.0, p.flops.0, p.dram.0, p.l2.0, p.l1.0];
+    if all.iter().any(|x| !x.is_finite()) {
+        return Err(format!("op `{}`: its sizes are too large to predict", call.name()));
+    }
+    Ok((call, p))
+}
+
+fn json_lines(rows: &mut Rows, gpu: &Gpu, size: Option<u64>) -> anyhow::Result<()> {
+    let mut out = output::stdout();
+    let mut progress = Progress::new(size);
+    let mut tally = Tally::default();
+    while let Some(row) = rows.next_row()? {
+        tally.total += 1;
+        match checked(row.call, gpu) {
+            Ok((_, p)) => write_prediction(&mut out, &p)?,
+            Err(problem) => {
+                let message = format!("line {}: {problem}", row.line);
+                serde_json::to_writer(&mut out, &serde_json::json!({ "error": message }))
+                    .map_err(io::Error::from)?;
+                out.write_all(b"\n")?;
+                tally.fail(&message);
+            }
+        }
+        if tally.total.is_multiple_of(4096) {
+            progress.update(rows.consumed());
+        }
+    }
+    out.flush()?;
+    progress.clear();
+    tally.finish()
+}
+
+/// One line, written by hand: this is the inner loop of files with millions of rows.
+fn write_prediction(out: &mut impl Write, p: &OpPrediction) -> io::Result<()> {
+    out.write_all(b"{\"time_us\":")?;
+    microseconds(out, p.time.us())?;
+    out.write_all(b",\"low_us\":")?;
+    microseconds(out, p.low.us())?;
+    out.write_all(b",\"high_us\":")?;
+    microseconds(out, p.high.us())?;
+    out.write_all(b",\"bound\":\"")?;
+    out.write_all(p.bound.name().as_bytes())?;
+    for (key, value) in [
+        (&b"\",\"flops\":"[..], p.flops.0),
+        (b",\"dram_bytes\":", p.dram.0),
+        (b",\"l2_bytes\":", p.l2.0),
+        (b",\"l1_bytes\":", p.l1.0),
+    ] {
+        out.write_all(key)?;
+        whole(out, value)?;
+    }
+    out.write_all(b"}\n")
+}
+
+/// Microseconds to a tenth of a nanosecond, far below what any clock shows.
+fn microseconds(out: &mut impl Write, us: f64) -> io::Result<()> {
+    serde_json::to_writer(out, &((us * 1e4).round() / 1e4)).map_err(io::Error::from)
+}
+
+/// Counts are whole; those beyond 2^53 are written as floats.
+fn whole(out: &mut impl Write, x: f64) -> io::Result<()> {
+    if x.abs() < 9e15 {
+        return out.write_all(itoa::Buffer::new().format(x.round() as i64).as_bytes());
+    }
+    serde_json::to_writer(out, &x).map_err(io::Error::from)
+}
+
+fn table(rows: &mut Rows, gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
+    let mut table = output.table(&[
+        ("line", Align::Right),
+        ("op", Align::Keep),
+        ("pass", Align::Keep),
+        ("dtype", Align::Keep),
+        ("time", Align::Right),
+        ("90 % interval", Align::Right),
+        ("bound", Align::Keep),
+        ("work", Align::Right),
+        ("DRAM", Align::Right),
+    ]);
+    let mut tally = Tally::default();
+    let mut problems = Vec::new();
+    while let Some(row) = rows.next_row()? {
+        tally.total += 1;
+        if tally.total > MAX_TABLE_ROWS {
+            let message = format!("more than {MAX_TABLE_ROWS} rows are too many for a table");
+            return Err(InputError::new(message).hint("leave out `--human`").into());
+        }
+        match checked(row.call, gpu) {
+            Ok((call, p)) => {
+                table.add_row([
+                    row.line.to_string(),
+                    call.name().to_string(),
+                    call.pass.name().to_string(),
+                    call.dtype.to_string(),
+                    output::time(p.time),
+                    format!("{} - {}", output::time(p.low), output::time(p.high)),
+                    p.bound.name().to_string(),
+                    output::flops(p.flops),
+                    output::traffic(p.dram),
+                ]);
+            }
+            Err(problem) => {
+                let message = format!("line {}: {problem}", row.line);
+                tally.fail(&message);
+                problems.push(message);
+            }
+        }
+    }
+    let mut out = output::stdout();
+    output::write_table(&mut out, &table)?;
+    for problem in problems {
+        writeln!(out, "not predicted: {problem}")?;
+    }
+    out.flush()?;
+    tally.finish()
+}
+
+/// A bar on stderr once the work has lasted a second, where it does not run into the answers.
+struct Progress {
+    start: Instant,
+    size: Option<u64>,
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    fn new(size: Option<u64>) -> Self {
+        Self { start: Instant::now(), size: size.filter(|_| !io::stdout().is_terminal()), bar: None }
+    }
+
+    fn update(&mut self, consumed: u64) {
+        let Some(size) = self.size else { return };
+        if self.bar.is_none() && self.start.elapsed() > Duration::from_secs(1) {
+            let style = ProgressStyle::with_template("{wide_bar} {percent} % {eta}");
+            self.bar = Some(
+                ProgressBar::new(size).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())),
+            );
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position(consumed);
+        }
+    }
+
+    fn clear(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! How a command ends: done, some rows failed, bad input. Printed once, here.
+
+use std::io;
+use std::process::ExitCode;
+
+/// Bad input, with what to do about it.
+#[derive(Debug)]
+pub struct InputError {
+    message: String,
+    hint: Option<String>,
+}
+
+impl InputError {
+    /// An error without a hint.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None }
+    }
+
+    /// Adds what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl std::fmt::Display for InputError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for InputError {}
+
+/// Some rows of a file could not be predicted; the others were.
+#[derive(Debug)]
+pub struct RowsFailed {
+    /// Rows without a prediction.
+    pub failed: u64,
+    /// All rows.
+    pub total: u64,
+    /// What the first of them said.
+    pub first: String,
+}
+
+impl std::fmt::Display for RowsFailed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} rows could not be predicted", self.failed, self.total)
+    }
+}
+
+impl std::error::Error for RowsFailed {}
+
+/// Prints the error, if there is one to print, and gives the exit status.
+///
+/// A reader that closed our output has seen enough: that ends quietly. Messages are kept to one line, and are
+/// built from `{:#}` so that `RUST_BACKTRACE` adds nothing.
+#[allow(clippy::print_stderr)]
+pub fn finish(result: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    if error
+        .chain()
+        .filter_map(|e| e.downcast_ref::<io::Error>())
+        .any(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("error: {}", one_line(&format!("{error:#}")));
+    if let Some(rows) = error.downcast_ref::<RowsFailed>() {
+        eprintln!("hint: the first is {}", one_line(&rows.first));
+        return ExitCode::from(1);
+    }
+    if let Some(hint) = error.downcast_ref::<InputError>().and_then(|e| e.hint.as_ref()) {
+        eprintln!("hint: {}", one_line(hint));
+    }
+    ExitCode::from(2)
+}
+
+/// Prints what the argument parser said: help and version as they are, anything else as one `error:` line
+/// with its tips as `hint:` lines.
+#[allow(clippy::print_stderr)]
+pub fn usage(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+    if matches!(error.kind(), DisplayHelp | DisplayVersion) {
+        // Help that nobody reads any more is no failure.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return ExitCode::from(2);
+    }
+    let text = error.render().to_string();
+    let end = text.find("\n\nUsage:").or(text.find("\n\nFor more")).unwrap_or(text.len());
+    let (tips, said): (Vec<&str>, Vec<&str>) =
+        text[..end].lines().partition(|line| line.trim_start().starts_with("tip: "));
+    eprintln!("{}", one_line(&said.join(" ")));
+    for tip in tips {
+        eprintln!("hint: {}", tip.trim_start().trim_start_matches("tip: "));
+    }
+    ExitCode::from(2)
+}
+
+/// White space of any kind becomes one blank, and control characters (an input may hold terminal escapes)
+/// are left out.
+fn one_line(text: &str) -> String {
+    let words: Vec<String> = text
+        .split_whitespace()
+        .map(|word| word.chars().filter(|c| !c.is_control()).take(2000).collect())
+        .collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_stay_on_one_line_without_escapes() {
+        assert_eq!(one_line("a\n  b\u{1b}[31m c\r\n"), "a b[31m c");
+    }
+}
