@@ -1,1 +1,52 @@
-fn main() {}
+//! The project's tasks: `cargo xtask test`, `cargo xtask bench`, `cargo xtask validate-shared`, `cargo xtask fuzz`.
+//!
+//! They need Rust and nothing else: what is missing is installed under `target/`.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod bench;
+mod licences;
+mod purity;
+mod run;
+mod spelling;
+mod test;
+mod validate;
+
+use anyhow::Context as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const HELP: &str = "usage: cargo xtask TASK
+
+  test             format, lints, tests, docs, licences, spelling, Python and browser parts
+  bench            speed of start-up, predictions and operator files
+  validate-shared  checks against the shared data folder (PREFLOP_SHARED, default ../shared)
+  fuzz [SECONDS]   random input into every parser (default 60 seconds)";
+
+/// The root of the repository: the folder above this package.
+fn root() -> anyhow::Result<PathBuf> {
+    let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    Ok(package.parent().context("xtask has no parent folder")?.to_path_buf())
+}
+
+fn task() -> anyhow::Result<()> {
+    let root = root()?;
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["test"] => test::run(&root),
+        ["bench"] => bench::run(&root),
+        ["validate-shared"] => validate::run(&root),
+        ["fuzz"] => test::fuzz(&root, "60"),
+        ["fuzz", seconds] => test::fuzz(&root, seconds),
+        _ => anyhow::bail!("{HELP}"),
+    }
+}
+
+fn main() -> ExitCode {
+    match task() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

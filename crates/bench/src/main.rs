@@ -1,0 +1,80 @@
+//! Predicts a fixed mix of operators over and over, and prints how many a second.
+//!
+//! `preflop-bench` times it; `preflop-bench COUNT` makes exactly COUNT passes over the mix and prints nothing
+//! but their size, so that a tool that counts instructions can compare two runs.
+#![allow(clippy::print_stdout)]
+
+use preflop_core::gpu::catalog;
+use preflop_core::ops::row;
+use preflop_core::time::predict;
+use preflop_core::{Gpu, OpCall};
+use std::error::Error;
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Shapes from ResNet-50, BERT, GPT-2, Llama and GNMT: every family of operators, small and large.
+const MIX: &[(&str, &str, &str, &str)] = &[
+    ("conv2d", "fwd", "fp32", r#"{"b":64,"ci":3,"hw":224,"co":64,"k":7,"stride":2,"pad":3}"#),
+    ("conv2d", "fwd", "tf32", r#"{"b":64,"ci":64,"hw":56,"co":64,"k":3,"pad":1}"#),
+    ("conv2d", "dgrad", "bf16", r#"{"b":64,"ci":256,"hw":14,"co":256,"k":3,"pad":1,"channels_last":true}"#),
+    ("conv2d", "wgrad", "fp16", r#"{"b":64,"ci":512,"hw":7,"co":2048,"k":1}"#),
+    ("conv2d", "fwd", "bf16", r#"{"b":64,"ci":96,"hw":56,"co":96,"k":3,"pad":1,"groups":96}"#),
+    ("linear", "fwd", "bf16", r#"{"m":8192,"n":4096,"k":1024,"bias":true}"#),
+    ("mm", "fwd", "tf32", r#"{"m":1024,"n":1024,"k":8192,"layout":"tn"}"#),
+    ("mm", "fwd", "fp32", r#"{"m":64,"n":1000,"k":2048}"#),
+    ("bmm", "fwd", "fp16", r#"{"b":192,"m":512,"n":512,"k":64}"#),
+    ("sdpa", "fwd", "bf16", r#"{"b":8,"h":12,"kv":12,"s":1024,"d":64,"causal":true}"#),
+    ("sdpa", "bwd", "bf16", r#"{"b":2,"h":32,"kv":8,"s":2048,"d":64,"causal":true}"#),
+    ("sdpa", "fwd", "bf16", r#"{"b":16,"h":32,"kv":8,"s":1,"d":128,"kv_len":4096}"#),
+    ("lstm", "fwd", "fp32", r#"{"b":64,"s":50,"input":1024,"hidden":1024,"layers":4}"#),
+    ("lstm", "bwd", "tf32", r#"{"b":64,"s":50,"input":1024,"hidden":1024,"layers":1,"bidirectional":true}"#),
+    ("softmax", "fwd", "fp32", r#"{"rows":98304,"cols":512}"#),
+    ("layernorm", "bwd", "bf16", r#"{"rows":8192,"cols":1024}"#),
+    ("rmsnorm", "fwd", "bf16", r#"{"rows":4096,"cols":2048}"#),
+    ("batchnorm", "fwd", "fp32", r#"{"b":64,"c":256,"hw":56}"#),
+    ("batchnorm", "bwd", "bf16", r#"{"b":64,"c":512,"hw":28,"channels_last":true}"#),
+    ("maxpool", "fwd", "fp32", r#"{"b":64,"c":64,"hw":112}"#),
+    ("elementwise", "fwd", "fp32", r#"{"n":51380224}"#),
+    ("relu", "bwd", "bf16", r#"{"n":12845056}"#),
+    ("embedding", "fwd", "bf16", r#"{"v":50257,"d":768,"n":8192}"#),
+    ("cross_entropy", "fwd", "fp32", r#"{"n":8192,"v":50257}"#),
+    ("adam", "fwd", "fp32", r#"{"n":124439808,"parts":148}"#),
+    ("transpose", "fwd", "fp32", r#"{"rows":4096,"cols":4096}"#),
+];
+
+/// Passes of one timed round, and rounds: the median is reported.
+const PASSES: usize = 4000;
+const ROUNDS: usize = 9;
+
+fn passes(calls: &[OpCall], gpu: &Gpu, count: usize) -> f64 {
+    let mut total = 0.0;
+    for _ in 0..count {
+        for call in calls {
+            total += black_box(predict(black_box(call), black_box(gpu))).time.0;
+        }
+    }
+    total
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let gpu = catalog::find("h200")?;
+    let calls = MIX
+        .iter()
+        .map(|(op, phase, dtype, shape)| row::parse(op, phase, dtype, shape))
+        .collect::<Result<Vec<_>, _>>()?;
+    if let Some(count) = std::env::args().nth(1) {
+        black_box(passes(&calls, &gpu, count.parse()?));
+        println!("{}", calls.len());
+        return Ok(());
+    }
+    let mut rates: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let start = Instant::now();
+            black_box(passes(&calls, &gpu, PASSES));
+            (PASSES * calls.len()) as f64 / start.elapsed().as_secs_f64()
+        })
+        .collect();
+    rates.sort_by(f64::total_cmp);
+    println!("{:.0}", rates[ROUNDS / 2]);
+    Ok(())
+}

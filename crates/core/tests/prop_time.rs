@@ -1,0 +1,61 @@
+//! Laws of operator times: no call beats the hardware, and every number is a number.
+
+mod common;
+
+use preflop_core::time::predict;
+use preflop_core::units::Bytes;
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Every figure of a prediction is finite, the time is positive and lies in its interval.
+    #[test]
+    fn predictions_are_numbers(call in common::call(), gpu in common::gpu()) {
+        let p = predict(&call, &gpu);
+        for x in [p.time.0, p.low.0, p.high.0, p.flops.0, p.dram.0, p.l2.0, p.l1.0, p.launches] {
+            prop_assert!(x.is_finite() && x >= 0.0, "{call:?} on {}: {p:?}", gpu.name);
+        }
+        prop_assert!(p.time.0 > 0.0);
+        prop_assert!(p.low <= p.time && p.time <= p.high, "{call:?} on {}: {p:?}", gpu.name);
+    }
+
+    /// No call is faster than its useful arithmetic at the datasheet peak.
+    #[test]
+    fn arithmetic_bounds_the_time(call in common::call(), gpu in common::gpu()) {
+        let p = predict(&call, &gpu);
+        let peak = gpu.peak(call.dtype).max(gpu.plain_peak(call.dtype));
+        let bound = call.flops() / peak;
+        prop_assert!(p.time.0 >= bound.0 * (1.0 - 1e-9), "{call:?} on {}: {:?} < {bound:?}", gpu.name, p.time);
+    }
+
+    /// No call is faster than its compulsory bytes at the datasheet bandwidth, less what the L2 may hold over
+    /// from the call before.
+    #[test]
+    fn bytes_bound_the_time(call in common::call(), gpu in common::gpu()) {
+        let p = predict(&call, &gpu);
+        let traffic = call.traffic();
+        let compulsory = (traffic.read.max(traffic.written) - gpu.l2_size).max(Bytes::ZERO);
+        let bound = compulsory / gpu.dram;
+        prop_assert!(p.time.0 >= bound.0 * (1.0 - 1e-9), "{call:?} on {}: {:?} < {bound:?}", gpu.name, p.time);
+    }
+
+    /// No call is faster than an empty kernel.
+    #[test]
+    fn the_floor_bounds_the_time(call in common::call(), gpu in common::gpu()) {
+        let p = predict(&call, &gpu);
+        prop_assert!(p.time.0 >= gpu.kernel_floor.0 * (1.0 - 1e-9), "{call:?} on {}: {:?}", gpu.name, p.time);
+    }
+
+    /// Whatever the row reader accepts can be predicted, however large.
+    #[test]
+    fn accepted_rows_can_be_predicted(row in common::bent_row(), dtype in common::dtype(), gpu in common::gpu()) {
+        let (op, phase, shape) = row;
+        if let Ok(call) = preflop_core::ops::row::parse(op, phase, dtype, &shape) {
+            let p = predict(&call, &gpu);
+            for x in [p.time.0, p.low.0, p.high.0, p.flops.0, p.dram.0, p.l2.0, p.l1.0] {
+                prop_assert!(x.is_finite() && x >= 0.0, "{call:?} on {}: {p:?}", gpu.name);
+            }
+        }
+    }
+}

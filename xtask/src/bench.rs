@@ -1,0 +1,104 @@
+//! `cargo xtask bench`: how fast the tool itself is. Prints; does not judge, since wall time is not the code's alone.
+
+use crate::run::{cargo, output_of, program, succeed, works};
+use anyhow::Context as _;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Instant;
+
+/// Rows of the operator file.
+const ROWS: usize = 500_000;
+/// Runs of a program whose median counts.
+const RUNS: usize = 31;
+
+/// Builds in release mode and measures.
+pub fn run(root: &Path) -> anyhow::Result<()> {
+    succeed(&mut cargo(
+        root,
+        &["build", "--release", "--quiet", "--locked", "-p", "preflop", "-p", "preflop-bench"],
+    ))?;
+    let preflop = root.join("target/release/preflop");
+    let library = root.join("target/release/preflop-bench");
+
+    let nothing = median_ms(root, &preflop, &["--version"])?;
+    let args = ["predict", "resnet152", "--gpu", "h200", "--mode", "train", "--json"];
+    let whole = median_ms(root, &preflop, &args)?;
+    println!("start-up alone                       {nothing:8.2} ms");
+    println!(
+        "predict resnet152, training          {whole:8.2} ms    {:.1} x start-up; wanted: under 20 ms",
+        whole / nothing
+    );
+
+    let rate: f64 = output_of(&mut program(root, &library, &[]))?.trim().parse()?;
+    println!("operator predictions, one core   {rate:12.0} /s    {:.1} x the 200,000 /s wanted", rate / 2e5);
+
+    let file = root.join("target/bench-ops.csv");
+    std::fs::write(&file, operator_file()).context("cannot write the operator file")?;
+    let start = Instant::now();
+    let file = file.to_string_lossy();
+    succeed(program(root, &preflop, &["ops", &file, "--gpu", "h200"]).stdout(Stdio::null()))?;
+    let rows = ROWS as f64 / start.elapsed().as_secs_f64();
+    println!("operator file, read to printed   {rows:12.0} /s    {:.1} x the 100,000 /s wanted", rows / 1e5);
+    println!("share of a row that is prediction {:10.0} %", 100.0 * rows / rate);
+
+    if works(&mut program(root, "valgrind", &["--version"])) {
+        let (few, many) = (10, 60);
+        let size: f64 = output_of(&mut program(root, &library, &["1"]))?.trim().parse()?;
+        let difference = instructions(root, &library, many)? - instructions(root, &library, few)?;
+        let each = difference / (f64::from(many - few) * size);
+        println!("instructions of one prediction   {each:12.0}");
+    } else {
+        println!("instructions of one prediction     (needs valgrind)");
+    }
+    Ok(())
+}
+
+fn median_ms(root: &Path, binary: &Path, args: &[&str]) -> anyhow::Result<f64> {
+    let mut times = Vec::new();
+    for _ in 0..RUNS {
+        let start = Instant::now();
+        succeed(program(root, binary, args).stdout(Stdio::null()))?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[RUNS / 2])
+}
+
+/// Rows of many shapes, so that no cache of ours or of the processor flatters the figure.
+fn operator_file() -> String {
+    let mut text = String::from("op,phase,dtype,shape\n");
+    for i in 0..ROWS {
+        let (a, b, c) = (1 + i % 4099, 1 + (i * 7) % 2053, 8 + (i * 13) % 1021);
+        let dtype = ["fp32", "tf32", "bf16", "fp16"][i % 4];
+        // Writing to a string cannot fail.
+        let _ = match i % 5 {
+            0 => writeln!(
+                text,
+                r#"mm,fwd,{dtype},"{{""m"": {a}, ""n"": {b}, ""k"": {c}, ""layout"": ""tn""}}""#
+            ),
+            1 => writeln!(
+                text,
+                r#"conv2d,dgrad,{dtype},"{{""b"": 16, ""ci"": {c}, ""hw"": 28, ""co"": {b}, ""k"": 3, ""stride"": 1, ""pad"": 1, ""groups"": 1}}""#
+            ),
+            2 => writeln!(text, r#"softmax,bwd,{dtype},"{{""rows"": {a}, ""cols"": {b}}}""#),
+            3 => writeln!(text, r#"elementwise,fwd,{dtype},"{{""n"": {a}}}""#),
+            _ => writeln!(
+                text,
+                r#"sdpa,fwd,bf16,"{{""b"": 4, ""h"": 8, ""kv"": 8, ""s"": {c}, ""d"": 64, ""causal"": true}}""#
+            ),
+        };
+    }
+    text
+}
+
+/// Instructions of a run, from callgrind's summary line `Collected : N`.
+fn instructions(root: &Path, library: &Path, passes: u32) -> anyhow::Result<f64> {
+    let library = library.to_string_lossy();
+    let passes = passes.to_string();
+    let args = ["--tool=callgrind", "--callgrind-out-file=/dev/null", &library, &passes];
+    let out = program(root, "valgrind", &args).output().context("cannot start valgrind")?;
+    let text = String::from_utf8_lossy(&out.stderr);
+    let count = text.lines().find_map(|l| l.split_once("Collected : ")).map(|(_, n)| n.trim());
+    count.context("valgrind printed no instruction count")?.parse().context("valgrind printed no number")
+}

@@ -1,0 +1,101 @@
+//! `cargo xtask test`: everything that must hold before a change is merged.
+
+use crate::run::{cargo, program, step, succeed, works};
+use crate::{licences, purity, spelling};
+use std::path::Path;
+
+/// Runs all steps; the first failure ends it.
+pub fn run(root: &Path) -> anyhow::Result<()> {
+    step("set-up", || components(root))?;
+    step("format", || succeed(&mut cargo(root, &["fmt", "--all", "--", "--check"])))?;
+    step("purity of the core", || purity::check(root))?;
+    step("lints", || {
+        let args = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
+        succeed(&mut cargo(root, &args))
+    })?;
+    step("core for the browser", || wasm(root))?;
+    step("tests", || tests(root))?;
+    step("documentation", || {
+        let mut doc = cargo(root, &["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
+        succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    })?;
+    step("licences", || licences::check(root))?;
+    step("spelling", || spelling::check(root))?;
+    if root.join("python/pyproject.toml").is_file() {
+        step("Python", || python(root))?;
+    }
+    if root.join("web/package.json").is_file() {
+        step("browser", || browser(root))?;
+    }
+    println!("all steps passed");
+    Ok(())
+}
+
+/// A minimal Rust lacks the formatter and the linter.
+fn components(root: &Path) -> anyhow::Result<()> {
+    for (subcommand, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        if !works(&mut cargo(root, &[subcommand, "--version"])) {
+            succeed(&mut program(root, "rustup", &["component", "add", component]))?;
+        }
+    }
+    Ok(())
+}
+
+/// The core must build where there is no operating system at all.
+fn wasm(root: &Path) -> anyhow::Result<()> {
+    const TARGET: &str = "wasm32-unknown-unknown";
+    if !works(&mut program(root, "rustup", &["target", "add", TARGET])) {
+        println!("    NOT RUN: the target {TARGET} cannot be installed here");
+        return Ok(());
+    }
+    let args = ["check", "--package", "preflop-core", "--target", TARGET, "--locked", "--quiet"];
+    succeed(&mut cargo(root, &args))
+}
+
+fn tests(root: &Path) -> anyhow::Result<()> {
+    if works(&mut cargo(root, &["nextest", "--version"])) {
+        succeed(&mut cargo(root, &["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]))?;
+        // nextest leaves out the examples in the documentation.
+        return succeed(&mut cargo(root, &["test", "--workspace", "--doc", "--locked", "--quiet"]));
+    }
+    succeed(&mut cargo(root, &["test", "--workspace", "--locked", "--quiet"]))
+}
+
+/// Builds the wheel into an environment of its own and runs the Python tests.
+fn python(root: &Path) -> anyhow::Result<()> {
+    succeed(&mut program(root, "python3", &["-m", "venv", "target/venv-python"]))?;
+    let pip = root.join("target/venv-python/bin/pip");
+    succeed(&mut program(root, pip, &["install", "--quiet", "./python[test]"]))?;
+    let python = root.join("target/venv-python/bin/python");
+    succeed(&mut program(root, python, &["-m", "pytest", "-q", "python/tests"]))
+}
+
+/// Installs what the lock file names and runs the page's tests.
+fn browser(root: &Path) -> anyhow::Result<()> {
+    let web = root.join("web");
+    succeed(&mut program(&web, "npm", &["ci", "--silent"]))?;
+    succeed(&mut program(&web, "npm", &["test"]))
+}
+
+/// `cargo xtask fuzz`: random input into every parser, for a while.
+pub fn fuzz(root: &Path, seconds: &str) -> anyhow::Result<()> {
+    let limit: u64 =
+        seconds.parse().map_err(|_| anyhow::anyhow!("`{seconds}` is not a number of seconds"))?;
+    if !works(&mut cargo(root, &["fuzz", "--version"])) {
+        succeed(&mut cargo(
+            root,
+            &["install", "--locked", "--quiet", "--root", "target/tools", "cargo-fuzz"],
+        ))?;
+    }
+    let mut path = vec![root.join("target/tools/bin")];
+    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    let path = std::env::join_paths(path)?;
+    for target in ["gpu_file", "operator_row"] {
+        step(&format!("fuzz {target}"), || {
+            let limit = format!("-max_total_time={limit}");
+            let args = ["fuzz", "run", "--sanitizer", "none", target, "--", &limit, "-verbosity=0"];
+            succeed(cargo(root, &args).env("PATH", &path))
+        })?;
+    }
+    Ok(())
+}
