@@ -93,7 +93,11 @@ pub fn fuzz(root: &Path, seconds: &str) -> anyhow::Result<()> {
     for target in ["gpu_file", "operator_row"] {
         step(&format!("fuzz {target}"), || {
             let limit = format!("-max_total_time={limit}");
-            let args = ["fuzz", "run", "--sanitizer", "none", target, "--", &limit, "-verbosity=0"];
+            let corpus = root.join("fuzz/corpus").join(target);
+            std::fs::create_dir_all(&corpus)?;
+            let (corpus, seeds) = (corpus.to_string_lossy(), format!("fuzz/seeds/{target}"));
+            let args =
+                ["fuzz", "run", "--sanitizer", "none", target, &corpus, &seeds, "--", &limit, "-verbosity=1"];
             succeed(cargo(root, &args).env("PATH", &path))
         })?;
     }

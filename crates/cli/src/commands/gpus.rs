@@ -98,10 +98,13 @@ fn list(output: &Output) -> anyhow::Result<()> {
     if output.json {
         return output.print_json(&listed);
     }
-    // Year, SMs and board power go first where the terminal is narrow, then the vendor.
+    // Year, SMs and board power go first where the terminal is narrow, then the chip.
     let wide = output.width >= 90;
     let roomy = output.width >= 72;
-    let mut header = vec![("name", Align::Keep), ("chip", Align::Keep)];
+    let mut header = vec![("name", Align::Keep)];
+    if roomy {
+        header.push(("chip", Align::Keep));
+    }
     if wide {
         header.extend([("year", Align::Right), ("SMs", Align::Right)]);
     }
@@ -116,8 +119,10 @@ fn list(output: &Output) -> anyhow::Result<()> {
     }
     let mut table = output.table(&header);
     for (gpu, l) in gpus.iter().zip(&listed) {
-        let vendor = if roomy { format!("{} ", vendor_name(l.vendor)) } else { String::new() };
-        let mut row = vec![l.name.to_string(), format!("{vendor}{}", l.architecture)];
+        let mut row = vec![l.name.to_string()];
+        if roomy {
+            row.push(format!("{} {}", vendor_name(l.vendor), l.architecture));
+        }
         if wide {
             row.push(l.release_year.map_or_else(String::new, |y| y.to_string()));
             row.push(l.sm_count.to_string());
@@ -210,17 +215,18 @@ fn show(gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
 }
 
 /// Every figure of the file. Sources are long and few, so the table has a number and the text stands below it;
-/// notes stand beside the figures where there is room, else below too.
+/// notes stand beside the figures where there is room, else below too. The keys name the units, so that column goes
+/// first.
 fn write_facts(out: &mut impl Write, gpu: &Gpu, output: &Output) -> std::io::Result<()> {
     let beside = output.width >= 110;
     let mut sources: Vec<&str> = Vec::new();
     let mut notes = Vec::new();
-    let mut header = vec![
-        ("figure", Align::Keep),
-        ("value", Align::Right),
-        ("unit", Align::Keep),
-        ("source", Align::Right),
-    ];
+    let narrow = output.width < 70;
+    let mut header = vec![("figure", Align::Keep), ("value", Align::Right)];
+    if !narrow {
+        header.push(("unit", Align::Keep));
+    }
+    header.push(("source", Align::Right));
     if beside {
         header.push(("note", Align::Left));
     }
@@ -230,8 +236,11 @@ fn write_facts(out: &mut impl Write, gpu: &Gpu, output: &Output) -> std::io::Res
             sources.push(&fact.source);
             sources.len() - 1
         });
-        let value = exact(fact.value);
-        let mut row = vec![fact.key.clone(), value, unit(&fact.key).to_string(), format!("[{}]", place + 1)];
+        let mut row = vec![fact.key.clone(), exact(fact.value)];
+        if !narrow {
+            row.push(unit(&fact.key).to_string());
+        }
+        row.push(format!("[{}]", place + 1));
         match &fact.note {
             Some(note) if beside => row.push(note.clone()),
             Some(note) => notes.push(format!("{}: {note}", fact.key)),

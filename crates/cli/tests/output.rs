@@ -1,0 +1,112 @@
+//! Runs the real binary and checks what it prints: JSON names, order, colours, widths.
+
+use std::process::Command;
+
+fn preflop(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_preflop"));
+    command.args(args).env_remove("NO_COLOR").env_remove("COLUMNS");
+    command
+}
+
+fn text(command: &mut Command) -> String {
+    let out = command.output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+fn json(args: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&text(&mut preflop(args))).unwrap()
+}
+
+#[test]
+fn every_gpu_is_listed_once() {
+    let list = json(&["gpus", "--json"]);
+    let names: Vec<&str> = list.as_array().unwrap().iter().map(|g| g["name"].as_str().unwrap()).collect();
+    let mut unique = names.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(names.len(), unique.len());
+    for wanted in "titan-xp titan-v gtx-1080-ti p4000 p4 p100-pcie p100-sxm2 v100-pcie-16gb v100-pcie-32gb v100-sxm2-16gb \
+        v100-sxm2-32gb vega-frontier rtx-2070 rtx-2080-ti t4 rtx-3090 rtx-4090 rtx-5090 a100-pcie-40gb a100-pcie-80gb \
+        a100-sxm-40gb a100-sxm-80gb a10 a40 rtx-a6000 l4 l40s rtx-pro-6000 h100-pcie h100-sxm h100-nvl h200 b200 b300 \
+        gb200 gb300 mi100 mi210 mi250x mi300x mi325x"
+        .split_whitespace()
+    {
+        assert!(names.contains(&wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn show_gives_every_figure_with_its_source() {
+    let gpu = json(&["gpus", "show", "h200", "--json"]);
+    let facts = gpu["facts"].as_array().unwrap();
+    assert!(facts.iter().all(|f| !f["source"].as_str().unwrap().is_empty()));
+    let table = text(&mut preflop(&["gpus", "show", "h200"]));
+    for fact in facts {
+        assert!(table.contains(fact["key"].as_str().unwrap()));
+    }
+    for assumption in gpu["assumptions"].as_array().unwrap() {
+        assert!(table.contains(assumption["key"].as_str().unwrap()));
+    }
+}
+
+#[test]
+fn a_gpu_equals_itself() {
+    let same = json(&["gpus", "diff", "h200", "h200-sxm", "--json"]);
+    assert_eq!(same["differences"].as_array().unwrap().len(), 0);
+    let other = json(&["gpus", "diff", "h200", "h100", "--json"]);
+    assert!(other["differences"].as_array().unwrap().iter().any(|d| d["key"] == "memory.dram_gbs"));
+}
+
+#[test]
+fn colour_only_where_asked_for() {
+    assert!(!text(&mut preflop(&["gpus"])).contains('\u{1b}'));
+    let always = text(&mut preflop(&["gpus", "--color", "always"]));
+    assert!(always.contains('\u{1b}'));
+    assert!(!text(preflop(&["gpus"]).env("NO_COLOR", "1")).contains('\u{1b}'));
+}
+
+#[test]
+fn lists_fit_the_terminal() {
+    for width in [60_usize, 80, 120] {
+        for args in [&["gpus"][..], &["gpus", "show", "mi100"]] {
+            let shown = text(preflop(args).env("COLUMNS", width.to_string()));
+            let longest = shown.lines().map(|l| l.chars().count()).max().unwrap();
+            assert!(longest <= width, "{args:?}: {longest} columns of {width}");
+        }
+    }
+}
+
+#[test]
+fn operator_lines_have_the_promised_names_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ops.jsonl");
+    let rows: String = (1..=100)
+        .map(|m| format!("{{\"op\":\"mm\",\"phase\":\"fwd\",\"dtype\":\"bf16\",\"shape\":{{\"m\":{m},\"n\":64,\"k\":64}}}}\n"))
+        .collect();
+    std::fs::write(&path, rows).unwrap();
+    let out = text(&mut preflop(&["ops", &path.to_string_lossy(), "--gpu", "h200"]));
+    for (i, line) in out.lines().enumerate() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        let mut keys: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        let wanted = ["bound", "dram_bytes", "flops", "high_us", "l1_bytes", "l2_bytes", "low_us", "time_us"];
+        assert_eq!(keys, wanted);
+        // 2 m n k
+        assert_eq!(row["flops"].as_f64().unwrap(), 2.0 * (i + 1) as f64 * 64.0 * 64.0);
+        let (low, time, high) = (
+            row["low_us"].as_f64().unwrap(),
+            row["time_us"].as_f64().unwrap(),
+            row["high_us"].as_f64().unwrap(),
+        );
+        assert!(low <= time && time <= high);
+    }
+    assert_eq!(out.lines().count(), 100);
+}
+
+#[test]
+fn completions_know_the_commands() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        assert!(text(&mut preflop(&["completions", shell])).contains("gpus"), "{shell}");
+    }
+}
