@@ -97,7 +97,7 @@ pub fn fuzz(root: &Path, seconds: &str) -> anyhow::Result<()> {
             std::fs::create_dir_all(&corpus)?;
             let (corpus, seeds) = (corpus.to_string_lossy(), format!("fuzz/seeds/{target}"));
             let args =
-                ["fuzz", "run", "--sanitizer", "none", target, &corpus, &seeds, "--", &limit, "-verbosity=1"];
+                ["fuzz", "run", "--sanitizer", "none", target, &corpus, &seeds, "--", &limit, "-verbosity=0", "-print_final_stats=1"];
             succeed(cargo(root, &args).env("PATH", &path))
         })?;
     }
