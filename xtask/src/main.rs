@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod fuzz;
 mod licences;
 mod purity;
 mod run;
@@ -35,8 +36,8 @@ fn task() -> anyhow::Result<()> {
         ["test"] => test::run(&root),
         ["bench"] => bench::run(&root),
         ["validate-shared"] => validate::run(&root),
-        ["fuzz"] => test::fuzz(&root, "60"),
-        ["fuzz", seconds] => test::fuzz(&root, seconds),
+        ["fuzz"] => fuzz::run(&root, "60"),
+        ["fuzz", seconds] => fuzz::run(&root, seconds),
         _ => anyhow::bail!("{HELP}"),
     }
 }

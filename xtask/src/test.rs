@@ -76,30 +76,3 @@ fn browser(root: &Path) -> anyhow::Result<()> {
     succeed(&mut program(&web, "npm", &["ci", "--silent"]))?;
     succeed(&mut program(&web, "npm", &["test"]))
 }
-
-/// `cargo xtask fuzz`: random input into every parser, for a while.
-pub fn fuzz(root: &Path, seconds: &str) -> anyhow::Result<()> {
-    let limit: u64 =
-        seconds.parse().map_err(|_| anyhow::anyhow!("`{seconds}` is not a number of seconds"))?;
-    if !works(&mut cargo(root, &["fuzz", "--version"])) {
-        succeed(&mut cargo(
-            root,
-            &["install", "--locked", "--quiet", "--root", "target/tools", "cargo-fuzz"],
-        ))?;
-    }
-    let mut path = vec![root.join("target/tools/bin")];
-    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-    let path = std::env::join_paths(path)?;
-    for target in ["gpu_file", "operator_row"] {
-        step(&format!("fuzz {target}"), || {
-            let limit = format!("-max_total_time={limit}");
-            let corpus = root.join("fuzz/corpus").join(target);
-            std::fs::create_dir_all(&corpus)?;
-            let (corpus, seeds) = (corpus.to_string_lossy(), format!("fuzz/seeds/{target}"));
-            let args =
-                ["fuzz", "run", "--sanitizer", "none", target, &corpus, &seeds, "--", &limit, "-verbosity=0", "-print_final_stats=1"];
-            succeed(cargo(root, &args).env("PATH", &path))
-        })?;
-    }
-    Ok(())
-}
