@@ -6,7 +6,7 @@
 
 use preflop_core::gpu::catalog;
 use preflop_core::ops::row;
-use preflop_core::time::predict;
+use preflop_core::time::TimeModel;
 use preflop_core::{Gpu, OpCall};
 use std::error::Error;
 use std::hint::black_box;
@@ -46,11 +46,11 @@ const MIX: &[(&str, &str, &str, &str)] = &[
 const PASSES: usize = 4000;
 const ROUNDS: usize = 9;
 
-fn passes(calls: &[OpCall], gpu: &Gpu, count: usize) -> f64 {
+fn passes(model: &TimeModel, calls: &[OpCall], gpu: &Gpu, count: usize) -> f64 {
     let mut total = 0.0;
     for _ in 0..count {
         for call in calls {
-            total += black_box(predict(black_box(call), black_box(gpu))).time.0;
+            total += black_box(model.predict(black_box(call), black_box(gpu))).time.0;
         }
     }
     total
@@ -58,19 +58,20 @@ fn passes(calls: &[OpCall], gpu: &Gpu, count: usize) -> f64 {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let gpu = catalog::find("h200")?;
+    let model = TimeModel::embedded();
     let calls = MIX
         .iter()
         .map(|(op, phase, dtype, shape)| row::parse(op, phase, dtype, shape))
         .collect::<Result<Vec<_>, _>>()?;
     if let Some(count) = std::env::args().nth(1) {
-        black_box(passes(&calls, &gpu, count.parse()?));
+        black_box(passes(&model, &calls, &gpu, count.parse()?));
         println!("{}", calls.len());
         return Ok(());
     }
     let mut rates: Vec<f64> = (0..ROUNDS)
         .map(|_| {
             let start = Instant::now();
-            black_box(passes(&calls, &gpu, PASSES));
+            black_box(passes(&model, &calls, &gpu, PASSES));
             (PASSES * calls.len()) as f64 / start.elapsed().as_secs_f64()
         })
         .collect();

@@ -2,9 +2,15 @@
 
 mod common;
 
-use preflop_core::time::predict;
+use preflop_core::time::TimeModel;
 use preflop_core::units::Bytes;
 use proptest::prelude::*;
+
+/// The model as it ships, read once.
+fn model() -> &'static TimeModel {
+    static MODEL: std::sync::OnceLock<TimeModel> = std::sync::OnceLock::new();
+    MODEL.get_or_init(TimeModel::embedded)
+}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
@@ -12,7 +18,7 @@ proptest! {
     /// Every figure of a prediction is finite, the time is positive and lies in its interval.
     #[test]
     fn predictions_are_numbers(call in common::call(), gpu in common::gpu()) {
-        let p = predict(&call, &gpu);
+        let p = model().predict(&call, &gpu);
         for x in [p.time.0, p.low.0, p.high.0, p.flops.0, p.dram.0, p.l2.0, p.l1.0, p.launches] {
             prop_assert!(x.is_finite() && x >= 0.0, "{call:?} on {}: {p:?}", gpu.name);
         }
@@ -20,12 +26,12 @@ proptest! {
         prop_assert!(p.low <= p.time && p.time <= p.high, "{call:?} on {}: {p:?}", gpu.name);
     }
 
-    /// No call is faster than its useful arithmetic at the datasheet peak.
+    /// No call is faster than the arithmetic it needs at the datasheet peak (Winograd and FFT need less).
     #[test]
     fn arithmetic_bounds_the_time(call in common::call(), gpu in common::gpu()) {
-        let p = predict(&call, &gpu);
+        let p = model().predict(&call, &gpu);
         let peak = gpu.peak(call.dtype).max(gpu.plain_peak(call.dtype));
-        let bound = call.flops() / peak;
+        let bound = call.flops() / peak / TimeModel::shortcut(&call);
         prop_assert!(p.time.0 >= bound.0 * (1.0 - 1e-9), "{call:?} on {}: {:?} < {bound:?}", gpu.name, p.time);
     }
 
@@ -33,7 +39,7 @@ proptest! {
     /// from the call before.
     #[test]
     fn bytes_bound_the_time(call in common::call(), gpu in common::gpu()) {
-        let p = predict(&call, &gpu);
+        let p = model().predict(&call, &gpu);
         let traffic = call.traffic();
         let compulsory = (traffic.read.max(traffic.written) - gpu.l2_size).max(Bytes::ZERO);
         let bound = compulsory / gpu.dram;
@@ -43,7 +49,7 @@ proptest! {
     /// No call is faster than an empty kernel.
     #[test]
     fn the_floor_bounds_the_time(call in common::call(), gpu in common::gpu()) {
-        let p = predict(&call, &gpu);
+        let p = model().predict(&call, &gpu);
         prop_assert!(p.time.0 >= gpu.kernel_floor.0 * (1.0 - 1e-9), "{call:?} on {}: {:?}", gpu.name, p.time);
     }
 
@@ -52,7 +58,7 @@ proptest! {
     fn accepted_rows_can_be_predicted(row in common::bent_row(), dtype in common::dtype(), gpu in common::gpu()) {
         let (op, phase, shape) = row;
         if let Ok(call) = preflop_core::ops::row::parse(op, phase, dtype, &shape) {
-            let p = predict(&call, &gpu);
+            let p = model().predict(&call, &gpu);
             for x in [p.time.0, p.low.0, p.high.0, p.flops.0, p.dram.0, p.l2.0, p.l1.0] {
                 prop_assert!(x.is_finite() && x >= 0.0, "{call:?} on {}: {p:?}", gpu.name);
             }

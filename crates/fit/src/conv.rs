@@ -23,11 +23,10 @@ pub struct Row {
     pub gpu: usize,
     pub seconds: f64,
     pub family: Option<ConvFamily>,
-    pub source: usize,
 }
 
 /// The convolutions among the measurements.
-pub fn rows(measured: &[Measured], source: usize) -> Vec<Row> {
+pub fn rows(measured: &[Measured]) -> Vec<Row> {
     measured
         .iter()
         .filter_map(|m| match &m.call.op {
@@ -36,7 +35,6 @@ pub fn rows(measured: &[Measured], source: usize) -> Vec<Row> {
                 gpu: m.gpu,
                 seconds: m.us * 1e-6,
                 family: ConvFamily::of_kernels(&m.kernels),
-                source,
             }),
             _ => None,
         })

@@ -81,9 +81,9 @@ fn main() -> Result<()> {
         }
     }
     if picks("conv") {
-        let mut rows = conv::rows(&measured, 0);
-        rows.extend(conv::rows(&data::operators(&own.join("conv.csv.gz"), 0)?, 1));
-        rows.extend(conv::rows(&data::optional(&own.join("conv_extra.csv.gz"))?, 2));
+        let mut rows = conv::rows(&measured);
+        rows.extend(conv::rows(&data::operators(&own.join("conv.csv.gz"), 0)?));
+        rows.extend(conv::rows(&data::optional(&own.join("conv_extra.csv.gz"))?));
         let table = conv::constants(&rows, &gpus);
         let forms = ConvForms::from_forms(table.iter().map(|(k, v)| (k.as_str(), v.as_slice())));
         let (samples, full, accuracy) = conv::samples(&rows, &gpus, &forms);

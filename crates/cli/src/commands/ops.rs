@@ -6,7 +6,7 @@ use crate::output::{self, Align, Output};
 use crate::rows::Rows;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use preflop_core::time::{OpPrediction, predict};
+use preflop_core::time::{OpPrediction, TimeModel};
 use preflop_core::{Gpu, OpCall};
 use std::io::{self, IsTerminal as _, Write};
 use std::time::{Duration, Instant};
@@ -63,9 +63,13 @@ impl Tally {
     }
 }
 
-fn checked(call: Result<OpCall, String>, gpu: &Gpu) -> Result<(OpCall, OpPrediction), String> {
+fn checked(
+    call: Result<OpCall, String>,
+    model: &TimeModel,
+    gpu: &Gpu,
+) -> Result<(OpCall, OpPrediction), String> {
     let call = call?;
-    let p = predict(&call, gpu);
+    let p = model.predict(&call, gpu);
     let all = [p.time.0, p.low.0, p.high.0, p.flops.0, p.dram.0, p.l2.0, p.l1.0];
     if all.iter().any(|x| !x.is_finite()) {
         return Err(format!("op `{}`: its sizes are too large to predict", call.name()));
@@ -74,12 +78,13 @@ fn checked(call: Result<OpCall, String>, gpu: &Gpu) -> Result<(OpCall, OpPredict
 }
 
 fn json_lines(rows: &mut Rows, gpu: &Gpu, size: Option<u64>) -> anyhow::Result<()> {
+    let model = TimeModel::embedded();
     let mut out = output::stdout();
     let mut progress = Progress::new(size);
     let mut tally = Tally::default();
     while let Some(row) = rows.next_row()? {
         tally.total += 1;
-        match checked(row.call, gpu) {
+        match checked(row.call, &model, gpu) {
             Ok((_, p)) => write_prediction(&mut out, &p)?,
             Err(problem) => {
                 let message = format!("line {}: {problem}", row.line);
@@ -134,6 +139,7 @@ fn whole(out: &mut impl Write, x: f64) -> io::Result<()> {
 }
 
 fn table(rows: &mut Rows, gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
+    let model = TimeModel::embedded();
     let mut table = output.table(&[
         ("line", Align::Right),
         ("op", Align::Keep),
@@ -153,7 +159,7 @@ fn table(rows: &mut Rows, gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
             let message = format!("more than {MAX_TABLE_ROWS} rows are too many for a table");
             return Err(InputError::new(message).hint("leave out `--human`").into());
         }
-        match checked(row.call, gpu) {
+        match checked(row.call, &model, gpu) {
             Ok((call, p)) => {
                 table.add_row([
                     row.line.to_string(),

@@ -3,9 +3,11 @@
 pub mod choice;
 pub mod conv_table;
 pub mod fitted;
+pub mod iteration;
 pub mod model;
 pub mod operator;
 pub mod trees;
 
+pub use iteration::{HostModel, IterationPrediction, StepPrediction};
 pub use model::TimeModel;
 pub use operator::{Bound, OpPrediction};

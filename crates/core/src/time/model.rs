@@ -3,14 +3,15 @@
 use super::choice::Chooser;
 use super::conv_table::ConvForms;
 use super::fitted::{Fitted, LogInterval, TileKey};
+use super::iteration::HostModel;
 use super::operator::{Bound, OpPrediction};
 use crate::dtype::Dtype;
 use crate::gpu::{Architecture, Gpu, Vendor};
-use crate::kernels::conv::{ConvFamily, Task, dtype_group};
+use crate::kernels::conv::{Task, dtype_group};
 use crate::kernels::conv_features::{candidates_of, finish};
 use crate::kernels::tile::{Constants, Tiling};
 use crate::kernels::{Machine, conv, gemm, stream};
-use crate::ops::{Conv, Family, Gemm, Op, OpCall};
+use crate::ops::{Conv, Gemm, Op, OpCall};
 use crate::units::{Bytes, Seconds};
 
 /// The GPU whose operators were measured for this project.
@@ -34,8 +35,6 @@ struct Draft {
     bound: Bound,
     l2: f64,
     launches: f64,
-    /// Most useful FLOPs per FLOP done (above 1 for Winograd and FFT).
-    shortcut: f64,
 }
 
 impl Default for TimeModel {
@@ -57,6 +56,11 @@ impl TimeModel {
         Self { fitted, conv, chooser }
     }
 
+    /// The host whose constants ship with the tool.
+    pub fn host_model(&self) -> HostModel {
+        self.fitted.form("host").and_then(HostModel::from_slice).unwrap_or(HostModel::START)
+    }
+
     /// Predicts one call.
     pub fn predict(&self, call: &OpCall, gpu: &Gpu) -> OpPrediction {
         let traffic = call.traffic();
@@ -69,9 +73,11 @@ impl TimeModel {
         let raw = draft.reference * draft.correction.exp();
         // No kernel beats the datasheet: arithmetic at peak (less where the algorithm needs less), bytes that
         // cannot stay in the L2 at DRAM bandwidth, and some time to start at all.
-        let compute = flops.0 / draft.shortcut / gpu.peak(call.dtype).0;
-        let memory = (traffic.total().0 - 2.0 * gpu.l2_size.0).max(0.0) / gpu.dram.0;
-        let time = raw.max(compute).max(memory).max(0.5 * gpu.kernel_floor.0);
+        let compute = flops.0 / Self::shortcut(call) / gpu.peak(call.dtype).0;
+        let one_way = traffic.read.max(traffic.written).0 - gpu.l2_size.0;
+        let both_ways = traffic.total().0 - 2.0 * gpu.l2_size.0;
+        let memory = one_way.max(both_ways).max(0.0) / gpu.dram.0;
+        let time = raw.max(compute).max(memory).max(gpu.kernel_floor.0);
         let low = (time * draft.interval.low.exp()).max(compute).max(memory).min(time);
         let high = (time * draft.interval.high.exp()).max(time);
         OpPrediction {
@@ -84,6 +90,17 @@ impl TimeModel {
             l2: Bytes(draft.l2.max(traffic.total().0)),
             l1: Bytes(draft.l2.max(traffic.total().0)),
             launches: draft.launches,
+        }
+    }
+
+    /// Most useful FLOPs per FLOP done: above 1 where an algorithm needs fewer multiplications.
+    ///
+    /// F(4x4, 3x3) Winograd multiplies 36 times for 16 results of 9 taps: 4. FFT tiles gain no more than that
+    /// on the filters it is chosen for, and libraries use both only at stride 1 on the plain pipes.
+    pub fn shortcut(call: &OpCall) -> f64 {
+        match &call.op {
+            Op::Conv(c) if !call.dtype.is_half() && c.r.max(c.s) > 1 && c.stride == [1, 1] => 4.0,
+            _ => 1.0,
         }
     }
 
@@ -130,7 +147,6 @@ impl TimeModel {
             bound: bound_of(&t),
             l2: t.tiles * (t.bm + t.bn) * t.part * dtype.size(),
             launches: if t.split > 1.0 { 2.0 } else { 1.0 },
-            shortcut: 1.0,
         }
     }
 
@@ -161,9 +177,6 @@ impl TimeModel {
             }
             None => (Bound::Dram, 0.0, 1.0),
         };
-        // F(4x4, 3x3) Winograd multiplies a quarter as often; FFT tiles less still on large filters.
-        let shortcut =
-            if call.dtype == Dtype::Fp32 && c.r.max(c.s) > 1 && c.stride == [1, 1] { 4.0 } else { 1.0 };
         Draft {
             reference,
             correction: learned * Self::trust(gpu, seen),
@@ -171,7 +184,6 @@ impl TimeModel {
             bound,
             l2,
             launches,
-            shortcut,
         }
     }
 
@@ -191,7 +203,6 @@ impl TimeModel {
             bound: if streaming > 0.5 * time { Bound::Dram } else { Bound::Latency },
             l2: 0.0,
             launches: 1.0,
-            shortcut: 1.0,
         }
     }
 }
@@ -222,14 +233,4 @@ fn bound_of(t: &Tiling) -> Bound {
     let (largest, bound) =
         parts.into_iter().fold((0.0, Bound::Latency), |a, b| if b.0 > a.0 { b } else { a });
     if largest < 0.5 * t.time { Bound::Latency } else { bound }
-}
-
-/// Families of the conv chooser by index.
-pub fn conv_family(index: usize) -> Option<ConvFamily> {
-    ConvFamily::ALL.get(index).copied()
-}
-
-/// Is this family's time learned from the project's own measurements?
-pub fn measured_family(family: Family) -> bool {
-    family != Family::Unmodelled
 }

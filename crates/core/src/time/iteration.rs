@@ -1,0 +1,258 @@
+//! From operators to the time of one iteration: kernels, streams that overlap, and the host.
+//!
+//! ```text
+//! host      = a ops_fwd + b modules + c ops_bwd + d launches + e parameter tensors
+//! iteration = (gpu_wall^p + host^p)^(1/p) + t0
+//! ```
+//!
+//! Where `gpu_wall` is the time during which the GPU works: the sum of the kernel times, less what runs side by
+//! side on several streams. The GPU and the host work at the same time; the p-norm rounds the corner between
+//! the two bounds, as their fluctuations do. Constants: `data/fitted`, from whole iterations on an H200's host.
+
+use super::{Bound, OpPrediction, TimeModel};
+use crate::gpu::Gpu;
+use crate::model::{HostWork, Iteration, Phase};
+use crate::ops::{Family, Op, OpCall};
+use crate::units::{Bytes, Flops, Seconds};
+use std::collections::HashMap;
+
+/// How the host's work becomes time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HostModel {
+    /// Seconds per operator dispatched in forward.
+    pub forward_op: f64,
+    /// Seconds per module call.
+    pub module_call: f64,
+    /// Seconds per operator dispatched in backward.
+    pub backward_op: f64,
+    /// Seconds per kernel launch.
+    pub launch: f64,
+    /// Seconds per parameter tensor that an optimizer walks.
+    pub parameter_tensor: f64,
+    /// Seconds of one iteration in any case.
+    pub fixed: f64,
+}
+
+/// Sharpness of the corner between GPU and host time.
+const NORM: f64 = 6.0;
+
+impl HostModel {
+    /// Starting point: the values published with the design of this formula for one server CPU.
+    pub const START: Self = Self {
+        forward_op: 7.8e-6,
+        module_call: 5.8e-6,
+        backward_op: 6.6e-6,
+        launch: 12.1e-6,
+        parameter_tensor: 54e-6,
+        fixed: 0.095e-3,
+    };
+
+    /// From a fitted list.
+    pub fn from_slice(c: &[f64]) -> Option<Self> {
+        let [forward_op, module_call, backward_op, launch, parameter_tensor, fixed] = *c else { return None };
+        Some(Self { forward_op, module_call, backward_op, launch, parameter_tensor, fixed })
+    }
+
+    /// Host time of one iteration.
+    pub fn time(&self, work: &HostWork, launches: f64) -> Seconds {
+        Seconds(
+            self.forward_op * work.forward_ops as f64
+                + self.module_call * work.module_calls as f64
+                + self.backward_op * work.backward_ops as f64
+                + self.launch * launches
+                + self.parameter_tensor * work.parameter_tensors as f64,
+        )
+    }
+
+    /// Iteration time from GPU and host time.
+    pub fn join(&self, gpu_wall: Seconds, host: Seconds) -> Seconds {
+        let (g, h) = (gpu_wall.0, host.0);
+        let larger = g.max(h);
+        if larger <= 0.0 {
+            return Seconds(self.fixed);
+        }
+        let smaller = g.min(h) / larger;
+        Seconds(larger * (1.0 + smaller.powf(NORM)).powf(1.0 / NORM) + self.fixed)
+    }
+}
+
+/// One operator of an iteration with its prediction (for a single call).
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepPrediction {
+    /// Index into the iteration's steps.
+    pub step: usize,
+    /// Calls.
+    pub count: f64,
+    /// One call.
+    pub one: OpPrediction,
+    /// Sum of kernel times over time on the GPU: above 1 where a call uses several streams.
+    pub streams: f64,
+}
+
+/// What we say about an iteration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IterationPrediction {
+    /// What a user's clock shows.
+    pub time: Seconds,
+    /// Lower end of the 90 % interval.
+    pub low: Seconds,
+    /// Upper end of the 90 % interval.
+    pub high: Seconds,
+    /// Sum of kernel times.
+    pub gpu_busy: Seconds,
+    /// Time during which the GPU works.
+    pub gpu_wall: Seconds,
+    /// Host time.
+    pub host: Seconds,
+    /// What binds the iteration.
+    pub bound: Bound,
+    /// Useful FLOPs.
+    pub flops: Flops,
+    /// Bytes to and from DRAM.
+    pub dram: Bytes,
+    /// Kernels launched.
+    pub launches: f64,
+    /// Every step.
+    pub steps: Vec<StepPrediction>,
+}
+
+/// Sum of kernel times over wall time of one call.
+///
+/// cuDNN spreads multi-layer recurrent nets and fp32 grouped convolutions over several streams. Measured on an
+/// H200: fp32 recurrent nets 1.7, tf32 1.1; grouped fp32 convolutions 1.5.
+pub fn stream_overlap(call: &OpCall) -> f64 {
+    use crate::dtype::Dtype;
+    match &call.op {
+        Op::Rnn(r) if r.layers * r.directions() > 1 => match call.dtype {
+            Dtype::Fp32 => 1.7,
+            Dtype::Tf32 => 1.1,
+            _ => 1.0,
+        },
+        Op::Conv(c) if c.groups > 1 && c.groups < c.ci && call.dtype == Dtype::Fp32 => 1.5,
+        _ => 1.0,
+    }
+}
+
+/// Share of a family's error that all its operators have in common: it does not cancel in a sum.
+const COMMON_ERROR: f64 = 0.35;
+/// 90 % of a normal distribution lies within this many standard deviations.
+const NORMAL_90: f64 = 1.645;
+
+impl TimeModel {
+    /// Predicts an iteration.
+    pub fn predict_iteration(&self, iteration: &Iteration, gpu: &Gpu) -> IterationPrediction {
+        self.predict_iteration_on(iteration, gpu, &self.host_model())
+    }
+
+    /// Predicts an iteration with a given host.
+    pub fn predict_iteration_on(
+        &self,
+        iteration: &Iteration,
+        gpu: &Gpu,
+        host: &HostModel,
+    ) -> IterationPrediction {
+        let mut known: HashMap<&OpCall, OpPrediction> = HashMap::new();
+        let mut out = IterationPrediction {
+            time: Seconds::ZERO,
+            low: Seconds::ZERO,
+            high: Seconds::ZERO,
+            gpu_busy: Seconds::ZERO,
+            gpu_wall: Seconds::ZERO,
+            host: Seconds::ZERO,
+            bound: Bound::Latency,
+            flops: Flops::ZERO,
+            dram: Bytes::ZERO,
+            launches: 0.0,
+            steps: Vec::with_capacity(iteration.steps.len()),
+        };
+        let mut spread = Spread::default();
+        let mut by_bound = [0.0f64; 5];
+        for (step, s) in iteration.steps.iter().enumerate() {
+            let one = *known.entry(&s.call).or_insert_with(|| self.predict(&s.call, gpu));
+            let count = f64::from(s.count);
+            let streams = stream_overlap(&s.call);
+            out.gpu_wall += one.time * count;
+            out.gpu_busy += one.time * (count * streams);
+            out.flops += one.flops * count;
+            out.dram += one.dram * count;
+            out.launches += one.launches * count;
+            by_bound[one.bound as usize] += one.time.0 * count;
+            spread.add(s.call.family(), &one, count);
+            out.steps.push(StepPrediction { step, count, one, streams });
+        }
+        out.host = host.time(&iteration.host, out.launches);
+        out.time = host.join(out.gpu_wall, out.host);
+        let gpu_bound =
+            by_bound.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(Bound::Latency, |(i, _)| {
+                [Bound::Compute, Bound::Dram, Bound::L2, Bound::Latency, Bound::Host][i]
+            });
+        out.bound = if out.host > out.gpu_wall { Bound::Host } else { gpu_bound };
+        let (down, up) = spread.total();
+        // The host's time is known to about a fifth (standard deviation of equal host-bound runs: 13-24 %).
+        let host_down = out.host * 0.72;
+        let host_up = out.host * 1.35;
+        out.low = host.join((out.gpu_wall - Seconds(down)).max(Seconds::ZERO), host_down).min(out.time);
+        out.high = host.join(out.gpu_wall + Seconds(up), host_up).max(out.time);
+        out
+    }
+}
+
+/// Errors of the operators, added up so that errors of one family do not cancel.
+#[derive(Default)]
+struct Spread {
+    /// By family: sums of the lower and upper standard deviations and of their squares.
+    families: [[f64; 4]; Family::ALL.len()],
+}
+
+impl Spread {
+    fn add(&mut self, family: Family, p: &OpPrediction, count: f64) {
+        let down = (p.time - p.low).0 * count / NORMAL_90;
+        let up = (p.high - p.time).0 * count / NORMAL_90;
+        let f = &mut self.families[family as usize];
+        f[0] += down;
+        f[1] += up;
+        f[2] += down * down;
+        f[3] += up * up;
+    }
+
+    fn total(&self) -> (f64, f64) {
+        let common = COMMON_ERROR * COMMON_ERROR;
+        let side = |sum: usize, square: usize| {
+            let variance: f64 =
+                self.families.iter().map(|f| common * f[sum] * f[sum] + (1.0 - common) * f[square]).sum();
+            NORMAL_90 * variance.sqrt()
+        };
+        (side(0, 2), side(1, 3))
+    }
+}
+
+/// GPU time of one part of an iteration.
+pub fn phase_time(iteration: &Iteration, prediction: &IterationPrediction, phase: Phase) -> Seconds {
+    prediction
+        .steps
+        .iter()
+        .filter(|s| iteration.steps[s.step].phase == phase)
+        .map(|s| s.one.time * s.count)
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slower_side_rules() {
+        let h = HostModel { fixed: 0.0, ..HostModel::START };
+        assert!((h.join(Seconds(10.0), Seconds(1.0)).0 - 10.0).abs() < 1e-5);
+        assert!((h.join(Seconds(1.0), Seconds(10.0)).0 - 10.0).abs() < 1e-5);
+        // equal: 2^(1/6) = 1.1225
+        assert!((h.join(Seconds(1.0), Seconds(1.0)).0 - 1.122_462).abs() < 1e-6);
+    }
+
+    #[test]
+    fn host_time_is_hand_computed() {
+        let work = HostWork { forward_ops: 100, module_calls: 10, backward_ops: 200, parameter_tensors: 5 };
+        // 780 + 58 + 1320 + 3630 + 270 us = 6058 us
+        assert!((HostModel::START.time(&work, 300.0).us() - 6058.0).abs() < 1e-6);
+    }
+}
