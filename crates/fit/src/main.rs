@@ -8,6 +8,7 @@
 mod chooser;
 mod conv;
 mod data;
+mod e2e;
 mod gbdt;
 mod gemm;
 mod samples;
@@ -63,6 +64,16 @@ fn main() -> Result<()> {
     let shared = PathBuf::from(std::env::var("PREFLOP_SHARED").unwrap_or("../shared".into())).join("data");
     let own = Path::new("data/measured/h200");
     let gpus = data::gpus()?;
+    if wanted.first().is_some_and(|w| w == "e2e") {
+        let model = preflop_core::time::TimeModel::embedded();
+        for file in ["e2e.csv", "e2e_extra.csv"] {
+            println!("{file}");
+            let cases = e2e::cases(&own.join(file), &model, &gpus[0])?;
+            e2e::report(&cases, wanted.len() > 1);
+            println!("  host {:?}", e2e::host(&cases));
+        }
+        return Ok(());
+    }
     let mut measured = data::operators(&own.join("ops.csv.gz"), 0)?;
     measured.extend(data::optional(&own.join("ops_extra.csv.gz"))?);
     let mut constants = ConstantsFile::default();

@@ -1,0 +1,115 @@
+//! Whole iterations: predicted against measured, and the fit of the host's constants.
+
+use crate::score::{Score, score};
+use crate::simplex::minimise;
+use anyhow::Result;
+use preflop_core::gpu::Gpu;
+use preflop_core::model::{Iteration, LowerOptions, Mode, Precision, lower, zoo};
+use preflop_core::time::{HostModel, IterationPrediction, TimeModel};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One measured iteration with its prediction.
+pub struct Case {
+    pub model: String,
+    pub batch: u64,
+    pub precision: String,
+    pub mode: String,
+    pub iter_ms: f64,
+    pub busy_ms: f64,
+    pub kernels: f64,
+    pub peak_mib: f64,
+    pub iteration: Iteration,
+    pub prediction: IterationPrediction,
+}
+
+/// Reads the measured iterations whose model and precision are known.
+pub fn cases(path: &Path, model: &TimeModel, gpu: &Gpu) -> Result<Vec<Case>> {
+    let mut reader = csv::Reader::from_path(path)?;
+    let mut out = Vec::new();
+    for record in reader.records() {
+        let r = record?;
+        let Some(precision) = Precision::ALL.into_iter().find(|p| p.name() == &r[3]) else { continue };
+        let mode = if &r[4] == "train" { Mode::Train } else { Mode::Infer };
+        let seq: u64 = r[2].parse()?;
+        let batch: u64 = r[1].parse()?;
+        let Ok(graph) = zoo::build(&r[0], Some(batch), (seq > 0).then_some(seq)) else { continue };
+        let iteration = lower(&graph, &LowerOptions { mode, precision, optimizer: None })?;
+        let prediction = model.predict_iteration(&iteration, gpu);
+        out.push(Case {
+            model: r[0].to_string(),
+            batch,
+            precision: r[3].to_string(),
+            mode: r[4].to_string(),
+            iter_ms: r[5].parse()?,
+            busy_ms: r[6].parse()?,
+            kernels: r[7].parse()?,
+            peak_mib: r[8].parse()?,
+            iteration,
+            prediction,
+        });
+    }
+    Ok(out)
+}
+
+/// Fits the host's constants on iterations, with the GPU time as measured where it is not more than the
+/// iteration, so that errors of the operator model stay out.
+pub fn host(cases: &[Case]) -> HostModel {
+    let start: Vec<f64> = [7.8e-6, 5.8e-6, 6.6e-6, 12.1e-6, 54e-6, 0.095e-3].map(f64::ln).to_vec();
+    let loss = |p: &[f64]| {
+        let c: Vec<f64> = p.iter().map(|x| x.exp()).collect();
+        let h = HostModel::from_slice(&c).unwrap_or(HostModel::START);
+        let error: f64 = cases
+            .iter()
+            .map(|c| {
+                let wall = preflop_core::units::Seconds(c.busy_ms.min(c.iter_ms) * 1e-3);
+                let host = h.time(&c.iteration.host, c.kernels);
+                (h.join(wall, host).ms() / c.iter_ms).ln().abs()
+            })
+            .sum::<f64>()
+            / cases.len() as f64;
+        let stray: f64 = p.iter().zip(&start).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / 6.0;
+        error + 0.01 * stray
+    };
+    let (best, _) = minimise(&loss, &start, 0.3, 2000);
+    let c: Vec<f64> = best.iter().map(|x| x.exp()).collect();
+    HostModel::from_slice(&c).unwrap_or(HostModel::START)
+}
+
+/// Prints the errors of iteration time, GPU time, kernel count and memory by precision, mode and model.
+pub fn report(cases: &[Case], detail: bool) {
+    let line = |what: &str, s: Score| println!("  {what:28} {s}");
+    line("iteration", score(cases.iter().map(|c| (c.prediction.time.ms(), c.iter_ms))));
+    line("gpu busy", score(cases.iter().map(|c| (c.prediction.gpu_busy.ms(), c.busy_ms))));
+    line("kernels", score(cases.iter().map(|c| (c.prediction.launches, c.kernels))));
+    line("peak memory", score(cases.iter().map(|c| (c.iteration.memory.peak.mib(), c.peak_mib))));
+    let mut groups: BTreeMap<String, Vec<&Case>> = BTreeMap::new();
+    for c in cases {
+        groups.entry(format!("{} {}", c.precision, c.mode)).or_default().push(c);
+        groups.entry(c.model.clone()).or_default().push(c);
+    }
+    for (name, group) in groups {
+        let busy = score(group.iter().map(|c| (c.prediction.gpu_busy.ms(), c.busy_ms)));
+        let iter = score(group.iter().map(|c| (c.prediction.time.ms(), c.iter_ms)));
+        let memory = score(group.iter().map(|c| (c.iteration.memory.peak.mib(), c.peak_mib)));
+        println!(
+            "  {name:18} n {:3}  busy {:5.1} % ({:+5.1})  iteration {:5.1} % ({:+5.1})  memory {:5.1} % ({:+5.1})",
+            busy.n, busy.mean, busy.bias, iter.mean, iter.bias, memory.mean, memory.bias
+        );
+    }
+    let covered = cases
+        .iter()
+        .filter(|c| c.prediction.low.ms() <= c.iter_ms && c.iter_ms <= c.prediction.high.ms())
+        .count();
+    println!("  interval covers {:.1} %", 100.0 * covered as f64 / cases.len() as f64);
+    if detail {
+        for c in cases {
+            println!(
+                "{:16} b{:<4} {:4} {:5}  iter {:8.2} / {:8.2}  busy {:8.2} / {:8.2}  host {:7.2}  kernels {:5.0} / {:5.0}  mem {:6.0} / {:6.0}",
+                c.model, c.batch, c.precision, c.mode, c.prediction.time.ms(), c.iter_ms,
+                c.prediction.gpu_busy.ms(), c.busy_ms, c.prediction.host.ms(),
+                c.prediction.launches, c.kernels, c.iteration.memory.peak.mib(), c.peak_mib
+            );
+        }
+    }
+}
