@@ -166,7 +166,10 @@ fn sensitivity_writes_four_plots() {
     let target = folder.path().join("new").to_string_lossy().into_owned();
     let report = json(&["sensitivity", "--gpu", "titan-xp", "-o", &target, "--json"]);
     let files: Vec<&str> = report["files"].as_array().unwrap().iter().map(|f| f.as_str().unwrap()).collect();
-    assert_eq!(files.iter().filter(|f| f.ends_with(".svg")).count(), 4);
+    assert_eq!(
+        files.iter().filter(|f| std::path::Path::new(f).extension().is_some_and(|e| e == "svg")).count(),
+        4
+    );
     for file in files {
         assert!(std::fs::metadata(file).unwrap().len() > 1000, "{file}");
     }

@@ -5,7 +5,7 @@
 
 use preflop_core::delta::networks::{self, counted};
 use preflop_core::delta::{
-    Bottleneck, Fig6, Layer, LayerReport, Machine, Readings, Work, evaluate, plan, prior, time,
+    Bottleneck, Fig6, Layer, LayerReport, Machine, Readings, Traffic, Work, evaluate, plan, prior, time,
 };
 use preflop_core::gpu::catalog;
 use preflop_core::{Dtype, Gpu};
@@ -62,8 +62,19 @@ fn alexnet_conv1_is_bound_by_l1() {
 #[test]
 fn a_miss_rate_of_one_over_predicts() {
     let machine = Machine::of(&gpu("titan-xp"), Dtype::Fp32);
+    let reports = reports(&machine);
     let ratios: Vec<f64> =
-        reports(&machine).iter().map(|(_, _, r)| prior::report(r, &machine, 1.0).time / r.time).collect();
+        reports.iter().map(|(_, _, r)| prior::report(r, &machine, 1.0).time / r.time).collect();
+    // The other reading of the prior model: Eq. 17 and 18 in full, fed with L1's traffic at every level.
+    let in_full: Vec<f64> = reports
+        .iter()
+        .map(|(_, work, r)| {
+            let l1 = work.traffic.l1;
+            let missing = Work { traffic: Traffic { l1, l2: l1, dram: l1 }, ..*work };
+            time::report(&missing, &machine).time / r.time
+        })
+        .collect();
+    println!("with Eq. 18 in full: {:.2}x on average", in_full.iter().sum::<f64>() / in_full.len() as f64);
     let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
     let most = ratios.iter().copied().fold(0.0, f64::max);
     println!("miss rate 1: paper 1.8x on average, 7x at most; here {mean:.2}x, {most:.2}x");

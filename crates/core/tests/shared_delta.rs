@@ -167,6 +167,8 @@ fn measured_v100_convolutions() {
     let mut all = Errors(vec![]);
     let mut all_with_floor = Errors(vec![]);
     let mut fig6 = Errors(vec![]);
+    let mut lonely = Errors(vec![]);
+    let mut volumes = Errors(vec![]);
     for row in
         rows("neusight/conv2d_fwd_fp32.csv.gz").iter().filter(|r| r["device"] == "Tesla V100-PCIE-32GB")
     {
@@ -186,6 +188,7 @@ fn measured_v100_convolutions() {
             evaluate(&layer, &machine, policy, Readings::default()).unwrap().time.ms()
         };
         let predicted = time(&FixedTile(tile));
+        let ctas = evaluate(&layer, &machine, &FixedTile(tile), Readings::default()).unwrap().num_cta;
         all.0.push(predicted / measured);
         // The measurement holds 25 to 50 us of host time: the lower end.
         all_with_floor.0.push((predicted + 0.025) / measured);
@@ -194,12 +197,20 @@ fn measured_v100_convolutions() {
         // or lay out data differently.
         if kernel.contains("_nn_") && !kernel.contains("3dconv") {
             plain.0.push(predicted / measured);
+            if tile.blk_n == 64.0 && ctas <= f64::from(machine.num_sm) {
+                lonely.0.push(predicted / measured);
+            }
+        }
+        if kernel.contains("3dconv") {
+            volumes.0.push(predicted / measured);
         }
     }
     let mape = plain.line("V100, implicit-GEMM scudnn tiles (2-D, NCHW) over 1 ms, the kernel's own tile");
     all.line("V100, with 3dconv and nhwc scudnn kernels");
     let with_floor = all_with_floor.line("V100, with 3dconv and nhwc kernels, 25 us of host time added");
     fig6.line("V100, all of them with Fig. 6's tile in place of the kernel's");
+    lonely.line("V100, width 64 with at most one CTA per SM");
+    volumes.line("V100, 3dconv kernels");
     assert!(plain.0.len() > 450, "only {} rows", plain.0.len());
     assert!(mape <= 12.0, "{mape:.2} %");
     assert!(with_floor <= 12.0, "{with_floor:.2} %");

@@ -171,7 +171,7 @@ fn bottlenecks(evaluated: &[Evaluated]) -> BTreeMap<&'static str, u64> {
     out
 }
 
-fn layer_row<'a>(e: &'a Evaluated, miss_rate: Option<f64>) -> LayerRow<'a> {
+fn layer_row(e: &Evaluated, miss_rate: Option<f64>) -> LayerRow<'_> {
     let r = &e.report;
     LayerRow {
         name: &e.listed.named.name,

@@ -217,7 +217,7 @@ fn columns(report: &Report) -> Columns {
     out.push(("cost".into(), numbers(&|r| r.cost)));
     out.push(("on_front".into(), Column::Flag(rows.iter().map(|r| r.on_front).collect())));
     for bottleneck in Bottleneck::ALL {
-        let count = |r: &DesignRow| r.bottlenecks.get(bottleneck.name()).map_or(0, |n| *n as i64);
+        let count = |r: &DesignRow| r.bottlenecks.get(bottleneck.name()).copied().unwrap_or(0);
         let name = format!("layers_{}", bottleneck.name().to_lowercase());
         out.push((name, Column::Count(rows.iter().map(count).collect())));
     }

@@ -139,7 +139,7 @@ fn chart(axis: Axis, points: &[Point], gpu: &str) -> LineChart {
 
 fn columns(rows: &[PointRow]) -> Columns {
     let numbers = |get: fn(&PointRow) -> f64| Column::Number(rows.iter().map(get).collect());
-    let counts = |get: fn(&PointRow) -> u64| Column::Count(rows.iter().map(|r| get(r) as i64).collect());
+    let counts = |get: fn(&PointRow) -> u64| Column::Count(rows.iter().map(get).collect());
     vec![
         ("axis".into(), Column::Text(rows.iter().map(|r| r.axis.to_string()).collect())),
         ("value".into(), counts(|r| r.value)),

@@ -15,7 +15,7 @@ pub enum Column {
     /// Numbers.
     Number(Vec<f64>),
     /// Counts.
-    Count(Vec<i64>),
+    Count(Vec<u64>),
     /// Yes or no.
     Flag(Vec<bool>),
 }
@@ -131,7 +131,8 @@ fn write_parquet(out: BufWriter<File>, columns: &Columns) -> anyhow::Result<()> 
                 writer.typed::<DoubleType>().write_batch(v, None, None)?;
             }
             Column::Count(v) => {
-                writer.typed::<Int64Type>().write_batch(v, None, None)?;
+                let signed: Vec<i64> = v.iter().map(|n| n.cast_signed()).collect();
+                writer.typed::<Int64Type>().write_batch(&signed, None, None)?;
             }
             Column::Flag(v) => {
                 writer.typed::<BoolType>().write_batch(v, None, None)?;
