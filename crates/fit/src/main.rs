@@ -1,11 +1,13 @@
 //! Fits the time model from measurements and says how well it does on what it has not seen.
 #![allow(clippy::print_stdout)]
 
+mod attention;
 mod chooser;
 mod conv;
 mod data;
 mod gbdt;
 mod gemm;
+mod rnn;
 mod samples;
 mod score;
 mod simplex;
@@ -50,6 +52,10 @@ fn main() -> Result<()> {
     }
     match args.get(1).map(String::as_str) {
         Some("gemm") => gemm::report(&measured, &gpus, &s),
+        Some("attention") => {
+            attention::report(&measured, &data::published_attention(&shared)?, &gpus, &s);
+        }
+        Some("rnn") => rnn::report(&measured, &data::published_rnn(&shared)?, &gpus, &s),
         Some("stream") => stream::report(&measured, &gpus, &s),
         Some("conv") => {
             let mut rows = conv::rows(&measured, 0);

@@ -105,7 +105,8 @@ pub const PREFILL_NAMES: [&str; CONSTANTS] =
     ["eff", "soft", "quant", "mask", "bw", "step_s", "t0_s", "longest"];
 
 /// Names of the decode constants.
-pub const DECODE_NAMES: [&str; CONSTANTS] = ["bw", "hot", "fill", "lone", "step_s", "merge_s", "t0_s", "keep"];
+pub const DECODE_NAMES: [&str; CONSTANTS] =
+    ["bw", "hot", "fill", "lone", "step_s", "merge_s", "t0_s", "keep"];
 
 /// Where fits start, and what is used without a fit: a healthy kernel on tensor cores.
 const PREFILL_START: [f64; CONSTANTS] = [0.95, 40.0, 0.7, 1.1, 0.8, 1e-7, 6e-6, 1.0];
@@ -180,11 +181,8 @@ fn live_blocks(nq: f64, nk: f64, causal: bool) -> f64 {
 pub fn form(op: &Attention, pass: Pass, dtype: Dtype, constants: &[f64], gpu: &Gpu) -> Terms {
     let mode = mode(op, pass);
     let c = constants.first_chunk().unwrap_or(start(mode, dtype));
-    let mut t = if mode == Mode::Decode {
-        decode(op, pass, dtype, c, gpu)
-    } else {
-        prefill(op, pass, dtype, c, gpu)
-    };
+    let mut t =
+        if mode == Mode::Decode { decode(op, pass, dtype, c, gpu) } else { prefill(op, pass, dtype, c, gpu) };
     t.time = t.time.max(floor(op, pass, dtype, gpu));
     t
 }
@@ -204,7 +202,13 @@ fn prefill(op: &Attention, pass: Pass, dtype: Dtype, c: &[f64; CONSTANTS], gpu: 
     let per_sm = eff * gpu.sustained_peak(dtype).0 / sm;
     let block = products * 2.0 * BLOCK * BLOCK * (padded_head(op.head_dim) + soft) / per_sm;
     let rows = if pass == Pass::Fwd { nq } else { nk };
-    let longest = if op.causal { nq.min(nk) } else if pass == Pass::Fwd { nk } else { nq };
+    let longest = if op.causal {
+        nq.min(nk)
+    } else if pass == Pass::Fwd {
+        nk
+    } else {
+        nq
+    };
     let waves = heads * rows / sm;
     let work = heads * pairs * block / sm;
     let mean = pairs / rows * block;
