@@ -41,9 +41,6 @@ fn rows(measured: &[Measured]) -> Vec<Row> {
 const LEAST: usize = 40;
 
 /// Constants of every class, pooled over GPUs, and of every class on every generation with enough rows.
-///
-/// Where a generation has rows of the project's own measurement (PyTorch's kernels), only those count: the
-/// published rows come from a server's kernels.
 pub fn constants(measured: &[Measured], gpus: &[Gpu]) -> Forms {
     let mut groups: BTreeMap<String, Vec<Row>> = BTreeMap::new();
     for r in rows(measured) {
@@ -53,16 +50,25 @@ pub fn constants(measured: &[Measured], gpus: &[Gpu]) -> Forms {
     }
     groups
         .into_par_iter()
-        .filter_map(|(key, mut members)| {
-            let own = members.iter().filter(|r| r.gpu == 0).count();
-            if key.matches('/').count() == 3 && own >= LEAST {
-                members.retain(|r| r.gpu == 0);
-            }
-            (members.len() >= LEAST).then(|| (key, minimum(&members, gpus)))
-        })
+        .filter(|(_, members)| members.len() >= LEAST)
+        .map(|(key, members)| (key, minimum(&members, gpus)))
         .collect::<Vec<_>>()
         .into_iter()
         .collect()
+}
+
+/// The constants that ship. The two sources run different libraries (PyTorch, a server), so each gets its own
+/// fit; where both have a key, the project's own measurement goes first, except that the pooled keys come from
+/// the source with more GPUs.
+pub fn shipped(own: &Forms, published: &Forms) -> Forms {
+    let mut out = own.clone();
+    for (key, c) in published {
+        let pooled = key.matches('/').count() == 2;
+        if pooled || !out.contains_key(key) {
+            out.insert(key.clone(), c.clone());
+        }
+    }
+    out
 }
 
 /// Least mean |log error|, held near the start by 0.5 % of the squared log change.
@@ -117,9 +123,9 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], forms: &Forms) -> Vec<Sample
         .collect()
 }
 
-fn by_class(title: &str, samples: &[Sample], predicted: &[f64], keep: impl Fn(&Sample) -> bool) {
+fn by_class(title: &str, samples: &[Sample], predicted: &[f64]) {
     let mut by: BTreeMap<(&str, &str), Vec<(f64, f64)>> = BTreeMap::new();
-    for (s, p) in samples.iter().zip(predicted).filter(|(s, _)| keep(s)) {
+    for (s, p) in samples.iter().zip(predicted) {
         by.entry((&s.class, GPUS[s.gpu])).or_default().push((*p, s.seconds));
     }
     for ((class, gpu), v) in by {
@@ -127,31 +133,27 @@ fn by_class(title: &str, samples: &[Sample], predicted: &[f64], keep: impl Fn(&S
     }
 }
 
-/// Cross-validation on the H200 alone, on all GPUs together, and with whole GPUs left out.
+/// Cross-validation on the H200, on the published GPUs, and with whole GPUs left out.
 pub fn report(own: &[Measured], published: &[Measured], gpus: &[Gpu], settings: &Settings) {
-    let all: Vec<Measured> = own.iter().chain(published).cloned().collect();
-    let forms = constants(&all, gpus);
-    for (key, c) in &forms {
+    let mut sources = Vec::new();
+    for measured in [own, published] {
+        let forms = constants(measured, gpus);
+        let samples = samples(measured, gpus, &forms);
+        let closed: Vec<f64> = samples.iter().map(|s| s.reference).collect();
+        by_class("form", &samples, &closed);
+        by_class("cv", &samples, &cross_validate(&samples, attention::FEATURES, settings, 5));
+        sources.push(forms);
+    }
+    for (key, c) in shipped(&sources[0], &sources[1]) {
         let text: Vec<String> = c.iter().map(|v| format!("{v:.3e}")).collect();
         println!("{key:32} {}", text.join(" "));
     }
-    let h200 = samples(own, gpus, &forms);
-    let closed: Vec<f64> = h200.iter().map(|s| s.reference).collect();
-    by_class("form", &h200, &closed, |_| true);
-    let p = cross_validate(&h200, attention::FEATURES, settings, 5);
-    by_class("cv h200", &h200, &p, |_| true);
-
-    let pooled = samples(&all, gpus, &forms);
-    let closed: Vec<f64> = pooled.iter().map(|s| s.reference).collect();
-    by_class("form", &pooled, &closed, |s| s.gpu != 0);
-    let p = cross_validate(&pooled, attention::FEATURES, settings, 5);
-    by_class("cv all", &pooled, &p, |_| true);
-    leave_out(&all, gpus, settings);
+    leave_out(published, gpus, settings);
 }
 
 /// Every published GPU in turn predicted from the others: closed form, whole and half correction.
 fn leave_out(all: &[Measured], gpus: &[Gpu], settings: &Settings) {
-    let mut names: Vec<usize> = all.iter().map(|m| m.gpu).filter(|g| *g != 0).collect();
+    let mut names: Vec<usize> = all.iter().map(|m| m.gpu).collect();
     names.sort_unstable();
     names.dedup();
     for out in names {
@@ -163,7 +165,7 @@ fn leave_out(all: &[Measured], gpus: &[Gpu], settings: &Settings) {
         for (title, share) in [("lo form", 0.0), ("lo full", 1.0), ("lo half", 0.5)] {
             let p: Vec<f64> =
                 test.iter().map(|s| s.reference * (share * f64::from(forest.predict(&s.x))).exp()).collect();
-            by_class(title, &test, &p, |_| true);
+            by_class(title, &test, &p);
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Fused attention: tiles of queries that stream over blocks of keys, and decode over a cache.
 //!
-//! Forward and backward, for `B` query rows and keys to a block (128):
+//! Forward and backward, for tiles of `bq` queries (128, or 64 when there are no more) and 64 keys:
 //!
 //! ```text
-//! nq, nk  = ceil(q_len/B), ceil(kv_len/B)
-//! pairs   = blocks of the score matrix that the mask leaves
-//! block   = p*2*B*B*(d' + soft) / (eff*peak/SM)       one block on one SM; p = 2 products, 5 backward
-//! work    = batch*heads*pairs*block / SM
-//! ctas    = batch*heads*nq                            (backward: nk)
-//! t_c     = max(work + quant*(ceil(w) - w)*mean, longest CTA) * (causal ? mask : 1),   w = ctas/SM
+//! nq, nk  = ceil(q_len/bq), ceil(kv_len/64)
+//! pairs   = tiles of the score matrix that the mask leaves
+//! tile    = p*2*bq*64*(d' + soft) / (eff*peak/SM)     one tile on one SM; p = 2 products, 5 backward
+//! work    = batch*heads*pairs*tile / SM
+//! w       = batch*heads*nq / SM                       CTAs over SMs
+//! t_c     = max(work + quant*(ceil(w) - w)*mean, whole*longest) * (causal ? mask : 1)
 //! t_m     = bytes / (bw*DRAM)
-//! t_lat   = step * longest CTA in blocks * min(ceil(w), 4)
+//! t_lat   = step * longest CTA in tiles * min(ceil(w), 4) + cta*w
 //! time    = t0 + max(t_c, t_m) + t_lat
 //! ```
 //!
@@ -28,7 +28,7 @@
 //! t_m     = bytes / (bw*DRAM) * max(1, fill/w)^lone    a lone CTA cannot pull its share of a busy DRAM
 //! t_h     = bytes / (hot*L2BW)                        in place of t_m when the cache stays in the L2
 //! t_c     = tokens a CTA reads * step
-//! time    = t0 + (split > 1 ? merge : 0) + max(t_m, t_c)
+//! time    = t0 + (split > 1 ? merge : 0) + cta*batch*heads*split/SM + max(t_m, t_c)
 //! ```
 //!
 //! eff, soft, quant, mask, bw, step, t0 and so on are fitted (`data/fitted`), see [`start`] and
@@ -40,8 +40,11 @@ use crate::gpu::{Architecture, Gpu};
 use crate::ops::{Attention, Pass};
 use crate::time::trees::{Features, MAX_FEATURES};
 
-/// Rows of queries and of keys that the closed form takes as a block.
-const BLOCK: f64 = 128.0;
+/// Most queries of a tile.
+const QUERIES: f64 = 128.0;
+
+/// Keys of a tile.
+const KEYS: f64 = 64.0;
 
 /// How a call runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,27 +101,27 @@ pub fn key(class: &str, generation: Architecture) -> String {
 }
 
 /// Number of constants of every mode.
-pub const CONSTANTS: usize = 8;
+pub const CONSTANTS: usize = 9;
 
 /// Names of the forward and backward constants.
 pub const PREFILL_NAMES: [&str; CONSTANTS] =
-    ["eff", "soft", "quant", "mask", "bw", "step_s", "t0_s", "longest"];
+    ["eff", "soft", "quant", "mask", "bw", "step_s", "t0_s", "whole", "cta_s"];
 
 /// Names of the decode constants.
 pub const DECODE_NAMES: [&str; CONSTANTS] =
-    ["bw", "hot", "fill", "lone", "step_s", "merge_s", "t0_s", "keep"];
+    ["bw", "hot", "fill", "lone", "step_s", "merge_s", "t0_s", "keep", "cta_s"];
 
 /// Where fits start, and what is used without a fit: a healthy kernel on tensor cores.
-const PREFILL_START: [f64; CONSTANTS] = [0.95, 40.0, 0.7, 1.1, 0.8, 1e-7, 6e-6, 1.0];
+const PREFILL_START: [f64; CONSTANTS] = [0.8, 40.0, 0.7, 1.1, 0.8, 5e-8, 6e-6, 0.9, 2e-7];
 
 /// Memory-efficient kernels of wide formats: no tensor cores, or tensor cores fed with 4-byte elements.
-const WIDE_START: [f64; CONSTANTS] = [0.5, 30.0, 0.7, 1.1, 0.8, 1e-7, 8e-6, 1.0];
+const WIDE_START: [f64; CONSTANTS] = [0.5, 30.0, 0.7, 1.1, 0.8, 5e-8, 8e-6, 0.9, 2e-7];
 
 /// Backward kernels: a preparation and a conversion kernel beside the main one.
-const BACKWARD_START: [f64; CONSTANTS] = [0.75, 40.0, 0.7, 1.1, 0.6, 2e-7, 1.5e-5, 1.0];
+const BACKWARD_START: [f64; CONSTANTS] = [0.6, 40.0, 0.7, 1.1, 0.6, 1e-7, 1.5e-5, 0.9, 2e-7];
 
 /// Where fits of decode start.
-pub const DECODE_START: [f64; CONSTANTS] = [0.9, 0.4, 0.8, 0.5, 2e-9, 3e-6, 8e-6, 0.3];
+pub const DECODE_START: [f64; CONSTANTS] = [0.9, 0.4, 0.8, 0.5, 2e-9, 3e-6, 8e-6, 0.3, 2e-7];
 
 /// Where the fit of a class starts.
 pub fn start(mode: Mode, dtype: Dtype) -> &'static [f64; CONSTANTS] {
@@ -165,16 +168,18 @@ fn padded_head(d: u64) -> f64 {
     (d.div_ceil(step).max(1) * step) as f64
 }
 
-/// Blocks of the score matrix that the mask leaves: query block i sees the first i + 1 key blocks, as the mask
-/// is aligned at the top left.
-fn live_blocks(nq: f64, nk: f64, causal: bool) -> f64 {
-    if !causal {
-        nq * nk
-    } else if nq <= nk {
-        nq * (nq + 1.0) / 2.0
-    } else {
-        nk * (nk + 1.0) / 2.0 + (nq - nk) * nk
-    }
+/// The peak that `eff` is a share of. The exponentials keep 16-bit tensor cores below their power limit, so that
+/// attention holds the same share of the datasheet on GPUs whose large products do not (0.66 on A100, 0.60 on
+/// L40S, 0.64 on H100 at best in aiconfigurator's prefill).
+fn peak(dtype: Dtype, gpu: &Gpu) -> f64 {
+    if dtype.size() > 2.0 { gpu.sustained_peak(dtype).0 } else { gpu.peak(dtype).0 }
+}
+
+/// Tiles of the score matrix that the mask leaves. The mask is aligned at the top left, so that row i of tiles
+/// sees the first `ratio*(i + 1)` of them, `ratio` being queries over keys of a tile.
+fn live_tiles(nq: f64, nk: f64, ratio: f64, causal: bool) -> f64 {
+    let cut = if causal { nq.min((nk / ratio).floor()) } else { 0.0 };
+    ratio * cut * (cut + 1.0) / 2.0 + (nq - cut) * nk
 }
 
 /// The closed form. `constants` that are not [`CONSTANTS`] numbers are replaced by [`start`].
@@ -193,38 +198,33 @@ pub fn reference(op: &Attention, pass: Pass, dtype: Dtype, constants: &[f64], gp
 }
 
 fn prefill(op: &Attention, pass: Pass, dtype: Dtype, c: &[f64; CONSTANTS], gpu: &Gpu) -> Terms {
-    let [eff, soft, quant, mask, bw, step, t0, whole] = *c;
+    let [eff, soft, quant, mask, bw, step, t0, whole, cta] = *c;
     let sm = f64::from(gpu.sm_count);
     let products = if pass == Pass::Fwd { 2.0 } else { 5.0 };
-    let (nq, nk) = ((op.q_len as f64 / BLOCK).ceil(), (op.kv_len as f64 / BLOCK).ceil());
+    let bq = if op.q_len as f64 <= KEYS { KEYS } else { QUERIES };
+    let ratio = bq / KEYS;
+    let (nq, nk) = ((op.q_len as f64 / bq).ceil(), (op.kv_len as f64 / KEYS).ceil());
     let heads = op.batch as f64 * op.heads as f64;
-    let pairs = live_blocks(nq, nk, op.causal);
-    let per_sm = eff * gpu.sustained_peak(dtype).0 / sm;
-    let block = products * 2.0 * BLOCK * BLOCK * (padded_head(op.head_dim) + soft) / per_sm;
-    let rows = if pass == Pass::Fwd { nq } else { nk };
-    let longest = if op.causal {
-        nq.min(nk)
-    } else if pass == Pass::Fwd {
-        nk
-    } else {
-        nq
-    };
-    let waves = heads * rows / sm;
-    let work = heads * pairs * block / sm;
-    let mean = pairs / rows * block;
+    let pairs = live_tiles(nq, nk, ratio, op.causal);
+    let per_sm = eff * peak(dtype, gpu) / sm;
+    let tile = products * 2.0 * bq * KEYS * (padded_head(op.head_dim) + soft) / per_sm;
+    let longest = if op.causal { nk.min(nq * ratio) } else { nk };
+    let waves = heads * nq / sm;
+    let work = heads * pairs * tile / sm;
+    let mean = pairs / nq * tile;
     let mask = if op.causal { mask } else { 1.0 };
     let rounded = work + quant * (waves.ceil() - waves) * mean;
-    let compute = rounded.max(whole.min(1.0) * longest * block) * mask;
+    let compute = rounded.max(whole.min(1.0) * longest * tile) * mask;
     let memory = op.traffic(pass, dtype.size()).total().0 / (bw * gpu.dram_sustained.0);
-    let latency = step * longest * waves.ceil().min(4.0);
+    let latency = step * longest * waves.ceil().min(4.0) + cta * waves;
     let time = t0 + compute.max(memory) + latency;
     Terms { time, compute, memory, latency, launch: t0, work, waves, split: 1.0 }
 }
 
 fn decode(op: &Attention, pass: Pass, dtype: Dtype, c: &[f64; CONSTANTS], gpu: &Gpu) -> Terms {
-    let [bw, hot, fill, lone, step, merge, t0, keep] = *c;
+    let [bw, hot, fill, lone, step, merge, t0, keep, cta] = *c;
     let sm = f64::from(gpu.sm_count);
-    let heads = op.batch as f64 * op.kv_heads as f64;
+    let heads = op.batch as f64 * op.kv_heads.max(1) as f64;
     let kv = op.kv_len as f64;
     let split = (sm / heads).ceil().clamp(1.0, (kv / 256.0).ceil());
     let waves = heads * split / sm;
@@ -235,10 +235,18 @@ fn decode(op: &Attention, pass: Pass, dtype: Dtype, c: &[f64; CONSTANTS], gpu: &
     let memory =
         alone * (miss * bytes / (bw * gpu.dram_sustained.0) + (1.0 - miss) * bytes / (hot * gpu.l2.0));
     let compute = step * kv / split * waves.ceil();
-    let latency = if split > 1.0 { merge } else { 0.0 };
-    let work = op.flops(pass).0 / gpu.sustained_peak(dtype).0;
+    let merge = if split > 1.0 { merge } else { 0.0 };
+    let latency = merge + cta * op.batch as f64 * op.heads as f64 * split / sm;
+    let work = op.flops(pass).0 / peak(dtype, gpu);
     let time = t0 + latency + memory.max(compute);
     Terms { time, compute, memory, latency, launch: t0, work, waves, split }
+}
+
+/// The forest that corrects a call: `attention` learned from the project's own measurement (PyTorch on Hopper),
+/// `attention_served` from the published 16-bit forward and decode rows of a server on other generations.
+pub fn forest(class: &str, generation: Architecture) -> &'static str {
+    let served = matches!(class, "attention/fwd/half" | "attention/decode/half");
+    if served && generation != Architecture::Hopper { "attention_served" } else { "attention" }
 }
 
 /// Places of the feature vector that are filled.
@@ -305,12 +313,12 @@ pub fn features(op: &Attention, pass: Pass, dtype: Dtype, t: &Terms, gpu: &Gpu) 
         push(log2(w));
         push(((k / rows) / nk) as f32);
     }
-    let pair_waves = b * h * (q / BLOCK).ceil() / (2.0 * sm);
+    let pair_waves = b * h * (q / QUERIES).ceil() / (2.0 * sm);
     push((pair_waves / pair_waves.ceil()) as f32);
     push(log2(bytes.total().0 / gpu.l2_size.0));
     push(log2(bytes.read.0 / gpu.l2_size.0));
     push(log2(b * kv * k * op.head_dim as f64 * dtype.size() / gpu.l2_size.0));
-    push(log2(op.flops(pass).0 / gpu.sustained_peak(dtype).0 / t.time));
+    push(log2(op.flops(pass).0 / peak(dtype, gpu) / t.time));
     push(log2(bytes.total().0 / gpu.dram_sustained.0 / t.time));
     push(log2(b * kv / sm));
     push(log2(b * q * k / sm));
@@ -342,13 +350,15 @@ mod tests {
     }
 
     #[test]
-    fn blocks_under_the_mask() {
-        assert_eq!(live_blocks(4.0, 4.0, false), 16.0);
-        assert_eq!(live_blocks(4.0, 4.0, true), 10.0);
-        // query blocks 0 and 1 of 4 key blocks: 1 + 2
-        assert_eq!(live_blocks(2.0, 4.0, true), 3.0);
+    fn tiles_under_the_mask() {
+        assert_eq!(live_tiles(4.0, 4.0, 1.0, false), 16.0);
+        assert_eq!(live_tiles(4.0, 4.0, 1.0, true), 10.0);
+        // rows 0 and 1 of 4 key tiles: 1 + 2
+        assert_eq!(live_tiles(2.0, 4.0, 1.0, true), 3.0);
         // 1 + 2 and then two rows of 2
-        assert_eq!(live_blocks(4.0, 2.0, true), 7.0);
+        assert_eq!(live_tiles(4.0, 2.0, 1.0, true), 7.0);
+        // queries twice as many as keys in a tile: 2 + 4, then two rows of 5
+        assert_eq!(live_tiles(4.0, 5.0, 2.0, true), 16.0);
     }
 
     #[test]
@@ -365,10 +375,10 @@ mod tests {
         let gpu = catalog::find("h200").unwrap();
         let op = call(16, 32, 4096, 4096, 128, false);
         let mut c = PREFILL_START;
-        (c[0], c[1], c[5], c[6]) = (0.8, 32.0, 0.0, 0.0);
+        (c[0], c[1], c[5], c[6], c[8]) = (0.8, 32.0, 0.0, 0.0, 0.0);
         let t = form(&op, Pass::Fwd, Dtype::Bf16, &c, &gpu);
         // 4*512*4096^2*128 FLOPs, x 160/128 for the exponentials; 16384 CTAs fill 124.12 of 125 waves
-        let ideal = 4.0 * 512.0 * 4096f64.powi(2) * 160.0 / (0.8 * gpu.sustained_peak(Dtype::Bf16).0);
+        let ideal = 4.0 * 512.0 * 4096f64.powi(2) * 160.0 / (0.8 * gpu.peak(Dtype::Bf16).0);
         assert!((t.work / ideal - 1.0).abs() < 1e-12);
         let rounding = 1.0 + 0.7 * (125.0 - 16384.0 / 132.0) / (16384.0 / 132.0);
         assert!((t.time / ideal / rounding - 1.0).abs() < 1e-12, "{} {}", t.time, ideal * rounding);

@@ -136,6 +136,9 @@ enum GemmLayout {
     Linear,
     Nn,
     Tn,
+    /// Anything else, such as the memory order of attention's heads, which does not change its time.
+    #[serde(other)]
+    Other,
 }
 
 struct Reader<'a> {
@@ -184,6 +187,9 @@ impl Reader<'_> {
             (GemmKind::Linear, None) | (_, Some(GemmLayout::Linear)) => Layout::Linear,
             (_, None | Some(GemmLayout::Nn)) => Layout::Nn,
             (_, Some(GemmLayout::Tn)) => Layout::Tn,
+            (_, Some(GemmLayout::Other)) => {
+                return Err(self.problem("`layout` is none of linear, nn, tn".to_string()));
+            }
         };
         Ok(Op::Gemm(Gemm {
             kind,
