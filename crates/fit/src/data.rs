@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result};
 use preflop_core::gpu::{Gpu, catalog};
-use preflop_core::ops::{Elementwise, ElementwiseKind, Gemm, Op, OpCall, Rowwise, RowwiseKind, row};
+use preflop_core::ops::{
+    Attention, Elementwise, ElementwiseKind, Gemm, Op, OpCall, Rnn, RnnKind, Rowwise, RowwiseKind, row,
+};
 use preflop_core::{Dtype, Pass};
 use std::fs::File;
 use std::io::Read;
@@ -39,6 +41,10 @@ pub fn operators(path: &Path, gpu: usize) -> Result<Vec<Measured>> {
     let mut skipped = 0;
     for record in reader.records() {
         let r = record?;
+        // Dropout inside attention doubles its time; the operator has none.
+        if r[shape].contains("\"dropout\": 0.") && !r[shape].contains("\"dropout\": 0.0") {
+            continue;
+        }
         match row::parse(&r[op], &r[phase], &r[dtype], &r[shape]) {
             Ok(call) => out.push(Measured {
                 call,
@@ -200,6 +206,91 @@ pub fn fp8_products(shared: &Path) -> Result<Vec<Measured>> {
         let d = |i: usize| r[i].parse::<u64>();
         let call = OpCall::fwd(Op::Gemm(Gemm::linear(d(3)?, d(4)?, d(5)?, false)), Dtype::Fp8);
         out.push(Measured { call, gpu: index(gpu), us: r[6].parse::<f64>()? * 1e3, kernels: String::new() });
+    }
+    Ok(out)
+}
+
+/// bf16 attention of an inference server on four GPUs (aiconfigurator): prefill (causal) and decode. Rows with a window are left out, and so are B200 prefill rows marked as having none: they are
+/// faster than rows with a window of 128 and than the chip's peak. The encoder file is not read: its times at one
+/// shape jump by factors of ten between neighbours (B200: 2 to 30 % of peak), so it did not time the kernel alone.
+pub fn published_attention(shared: &Path) -> Result<Vec<Measured>> {
+    let mut out = Vec::new();
+    for kind in ["context", "generation"] {
+        let path = shared.join(format!("aiconfigurator/{kind}_attention.csv.gz"));
+        let mut reader = csv::Reader::from_reader(open(&path)?);
+        let headers = reader.headers()?.clone();
+        let column = |name: &str| headers.iter().position(|h| h == name);
+        for record in reader.records() {
+            let r = record?;
+            let text = |name: &str| column(name).map_or("", |i| &r[i]);
+            let gpu = match text("system") {
+                "a100_sxm" => "a100-sxm-80gb",
+                "h100_sxm" => "h100-sxm",
+                "l40s" => "l40s",
+                "b200_sxm" => "b200",
+                _ => continue,
+            };
+            let half = |name: &str| matches!(text(name), "" | "bfloat16");
+            let full = matches!(text("window_size"), "" | "0");
+            if !half("attn_dtype") || !half("kv_cache_dtype") || !full || (gpu == "b200" && kind == "context")
+            {
+                continue;
+            }
+            let number = |name: &str| text(name).parse::<u64>();
+            let isl = number("isl")?;
+            let decode = kind == "generation";
+            let op = Attention {
+                batch: number("batch_size")?,
+                heads: number("num_heads")?,
+                kv_heads: number("num_key_value_heads")?,
+                q_len: isl,
+                kv_len: if decode { isl + number("step")? } else { isl },
+                head_dim: number("head_dim")?,
+                causal: kind == "context",
+            };
+            out.push(Measured {
+                call: OpCall::fwd(Op::Attention(op), Dtype::Bf16),
+                gpu: index(gpu),
+                us: text("time_ms").parse::<f64>()? * 1e3,
+                kernels: text("kernel_source").to_string(),
+            });
+        }
+    }
+    Ok(out)
+}
+
+/// fp32 recurrent layers on TITAN Xp and V100 (DeepBench), one layer, input as wide as the state. Rows under
+/// 0.05 ms are left out: they are given to 1 us.
+pub fn published_rnn(shared: &Path) -> Result<Vec<Measured>> {
+    let mut reader = csv::Reader::from_reader(open(&shared.join("deepbench/rnn.csv"))?);
+    let mut out = Vec::new();
+    for record in reader.records() {
+        let r = record?;
+        let kind = match &r[2] {
+            "rnn_lstm" => RnnKind::Lstm,
+            "rnn_gru" => RnnKind::Gru,
+            _ => RnnKind::Tanh,
+        };
+        let gpu = if r[1].starts_with("TITAN") { "titan-xp" } else { "v100-sxm2-16gb" };
+        let hidden = r[7].parse()?;
+        let op = Rnn {
+            kind,
+            batch: r[8].parse()?,
+            seq: r[9].parse()?,
+            input: hidden,
+            hidden,
+            layers: 1,
+            bidirectional: false,
+        };
+        let us = r[10].parse::<f64>()? * 1e3;
+        if us >= 50.0 {
+            out.push(Measured {
+                call: OpCall::fwd(Op::Rnn(op), Dtype::Fp32),
+                gpu: index(gpu),
+                us,
+                kernels: String::new(),
+            });
+        }
     }
     Ok(out)
 }

@@ -1,8 +1,10 @@
 //! From an operator to the kernels a library would launch: tiles, waves, split-K, algorithm.
 
+pub mod attention;
 pub mod conv;
 pub mod conv_features;
 pub mod gemm;
+pub mod rnn;
 pub mod stream;
 pub mod tile;
 

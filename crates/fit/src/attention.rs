@@ -1,0 +1,171 @@
+//! Fits fused attention: constants per mode, number format and generation, then the correction.
+
+use crate::data::{GPUS, Measured};
+use crate::gbdt::Settings;
+use crate::samples::{Sample, cross_validate, fit};
+use crate::score::score;
+use crate::simplex::minimise;
+use preflop_core::gpu::{Architecture, Gpu};
+use preflop_core::kernels::attention;
+use preflop_core::ops::{Attention, Op};
+use preflop_core::{Dtype, Pass};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+
+/// Constants by key.
+pub type Forms = BTreeMap<String, Vec<f64>>;
+
+/// A measured attention.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    op: Attention,
+    pass: Pass,
+    dtype: Dtype,
+    gpu: usize,
+    seconds: f64,
+}
+
+fn rows(measured: &[Measured]) -> Vec<Row> {
+    measured
+        .iter()
+        .filter_map(|m| match m.call.op {
+            Op::Attention(op) => {
+                Some(Row { op, pass: m.call.pass, dtype: m.call.dtype, gpu: m.gpu, seconds: m.us * 1e-6 })
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// Fewest rows that get constants of their own.
+const LEAST: usize = 40;
+
+/// Constants of every class, pooled over GPUs, and of every class on every generation with enough rows.
+pub fn constants(measured: &[Measured], gpus: &[Gpu]) -> Forms {
+    let mut groups: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for r in rows(measured) {
+        let class = attention::class(&r.op, r.pass, r.dtype);
+        groups.entry(class.to_string()).or_default().push(r);
+        groups.entry(attention::key(class, gpus[r.gpu].architecture)).or_default().push(r);
+    }
+    groups
+        .into_par_iter()
+        .filter(|(_, members)| members.len() >= LEAST)
+        .map(|(key, members)| (key, minimum(&members, gpus)))
+        .collect::<Vec<_>>()
+        .into_iter()
+        .collect()
+}
+
+/// The constants that ship. The two sources run different libraries (PyTorch, a server), so each gets its own
+/// fit; where both have a key, the project's own measurement goes first, except that the pooled keys come from
+/// the source with more GPUs.
+pub fn shipped(own: &Forms, published: &Forms) -> Forms {
+    let mut out = own.clone();
+    for (key, c) in published {
+        let pooled = key.matches('/').count() == 2;
+        if pooled || !out.contains_key(key) {
+            out.insert(key.clone(), c.clone());
+        }
+    }
+    out
+}
+
+/// Least mean |log error|, held near the start by 0.5 % of the squared log change.
+fn minimum(rows: &[Row], gpus: &[Gpu]) -> Vec<f64> {
+    let step = rows.len().div_ceil(900).max(1);
+    let picked: Vec<&Row> = rows.iter().step_by(step).collect();
+    let first = picked[0];
+    let start: Vec<f64> = attention::start(attention::mode(&first.op, first.pass), first.dtype)
+        .iter()
+        .map(|c| c.ln())
+        .collect();
+    let loss = |logs: &[f64]| {
+        let c: Vec<f64> = logs.iter().map(|l| l.exp()).collect();
+        let error: f64 = picked
+            .iter()
+            .map(|r| (attention::reference(&r.op, r.pass, r.dtype, &c, &gpus[r.gpu]) / r.seconds).ln().abs())
+            .sum::<f64>()
+            / picked.len() as f64;
+        let stray: f64 = logs.iter().zip(&start).map(|(a, b)| (a - b) * (a - b)).sum();
+        error + 0.005 * stray / logs.len() as f64
+    };
+    let (once, _) = minimise(&loss, &start, 0.3, 1500);
+    // A second simplex around the first result leaves shallow corners.
+    let (best, _) = minimise(&loss, &once, 0.2, 1500);
+    best.iter().map(|l| l.exp()).collect()
+}
+
+/// Constants of a class on a generation, else pooled, else none.
+pub fn look_up<'a>(forms: &'a Forms, class: &str, generation: Architecture) -> &'a [f64] {
+    forms.get(&attention::key(class, generation)).or_else(|| forms.get(class)).map_or(&[], Vec::as_slice)
+}
+
+pub fn samples(measured: &[Measured], gpus: &[Gpu], forms: &Forms) -> Vec<Sample> {
+    rows(measured)
+        .iter()
+        .enumerate()
+        .map(|(i, r)| {
+            let gpu = &gpus[r.gpu];
+            let class = attention::class(&r.op, r.pass, r.dtype);
+            let c = look_up(forms, class, gpu.architecture);
+            let t = attention::form(&r.op, r.pass, r.dtype, c, gpu);
+            Sample {
+                x: attention::features(&r.op, r.pass, r.dtype, &t, gpu),
+                reference: t.time,
+                seconds: r.seconds,
+                class: class.to_string(),
+                gpu: r.gpu,
+                group: i,
+                weight: 1.0,
+            }
+        })
+        .collect()
+}
+
+fn by_class(title: &str, samples: &[Sample], predicted: &[f64]) {
+    let mut by: BTreeMap<(&str, &str), Vec<(f64, f64)>> = BTreeMap::new();
+    for (s, p) in samples.iter().zip(predicted) {
+        by.entry((&s.class, GPUS[s.gpu])).or_default().push((*p, s.seconds));
+    }
+    for ((class, gpu), v) in by {
+        println!("{title:8} {class:24} {gpu:16} {}", score(v));
+    }
+}
+
+/// Cross-validation on the H200, on the published GPUs, and with whole GPUs left out.
+pub fn report(own: &[Measured], published: &[Measured], gpus: &[Gpu], settings: &Settings) {
+    let mut sources = Vec::new();
+    for measured in [own, published] {
+        let forms = constants(measured, gpus);
+        let samples = samples(measured, gpus, &forms);
+        let closed: Vec<f64> = samples.iter().map(|s| s.reference).collect();
+        by_class("form", &samples, &closed);
+        by_class("cv", &samples, &cross_validate(&samples, attention::FEATURES, settings, 5));
+        sources.push(forms);
+    }
+    for (key, c) in shipped(&sources[0], &sources[1]) {
+        let text: Vec<String> = c.iter().map(|v| format!("{v:.3e}")).collect();
+        println!("{key:32} {}", text.join(" "));
+    }
+    leave_out(published, gpus, settings);
+}
+
+/// Every published GPU in turn predicted from the others: closed form, whole and half correction.
+fn leave_out(all: &[Measured], gpus: &[Gpu], settings: &Settings) {
+    let mut names: Vec<usize> = all.iter().map(|m| m.gpu).collect();
+    names.sort_unstable();
+    names.dedup();
+    for out in names {
+        let rest: Vec<Measured> = all.iter().filter(|m| m.gpu != out).cloned().collect();
+        let forms = constants(&rest, gpus);
+        let forest = fit(&samples(&rest, gpus, &forms), attention::FEATURES, settings, |_| true);
+        let test: Vec<Measured> = all.iter().filter(|m| m.gpu == out).cloned().collect();
+        let test = samples(&test, gpus, &forms);
+        for (title, share) in [("lo form", 0.0), ("lo full", 1.0), ("lo half", 0.5)] {
+            let p: Vec<f64> =
+                test.iter().map(|s| s.reference * (share * f64::from(forest.predict(&s.x))).exp()).collect();
+            by_class(title, &test, &p);
+        }
+    }
+}

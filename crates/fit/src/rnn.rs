@@ -1,0 +1,140 @@
+//! Fits recurrent layers: constants per pass, number format and algorithm, then the correction.
+
+use crate::attention::Forms;
+use crate::data::{GPUS, Measured};
+use crate::gbdt::Settings;
+use crate::gemm;
+use crate::samples::{Sample, cross_validate, fit};
+use crate::score::score;
+use crate::simplex::minimise;
+use preflop_core::gpu::Gpu;
+use preflop_core::kernels::tile::Constants;
+use preflop_core::kernels::{Machine, gemm as product, rnn};
+use preflop_core::ops::{Gemm, Op, Rnn};
+use preflop_core::{Dtype, Pass};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+
+/// A measured call with the times of its products, which do not depend on the constants fitted here.
+#[derive(Debug, Clone)]
+struct Row {
+    op: Rnn,
+    pass: Pass,
+    dtype: Dtype,
+    gpu: usize,
+    seconds: f64,
+    class: String,
+    input: f64,
+    step: f64,
+}
+
+fn rows(measured: &[Measured], gpus: &[Gpu], products: &gemm::Table) -> Vec<Row> {
+    measured
+        .iter()
+        .filter_map(|m| {
+            let Op::Rnn(op) = m.call.op else { return None };
+            let (pass, dtype, gpu) = (m.call.pass, m.call.dtype, &gpus[m.gpu]);
+            let machine = Machine::of(gpu, dtype);
+            let time = |g: Gemm| {
+                let c = products.get(&(dtype, product::class(&g, dtype))).unwrap_or(&Constants::START);
+                product::form(&g, dtype, c, &machine).time
+            };
+            let (input, step) = rnn::products(&op, pass, &time);
+            let class = rnn::class(&op, pass, dtype, gpu);
+            Some(Row { op, pass, dtype, gpu: m.gpu, seconds: m.us * 1e-6, class, input, step })
+        })
+        .collect()
+}
+
+/// Fewest rows that get constants of their own.
+const LEAST: usize = 8;
+
+/// Constants of every class.
+pub fn constants(measured: &[Measured], gpus: &[Gpu], products: &gemm::Table) -> Forms {
+    let mut groups: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for r in rows(measured, gpus, products) {
+        groups.entry(r.class.clone()).or_default().push(r);
+    }
+    groups
+        .into_par_iter()
+        .filter(|(_, members)| members.len() >= LEAST)
+        .map(|(key, members)| (key, minimum(&members)))
+        .collect::<Vec<_>>()
+        .into_iter()
+        .collect()
+}
+
+/// Least mean |log error|, held near the start by 0.5 % of the squared log change.
+fn minimum(rows: &[Row]) -> Vec<f64> {
+    let start: Vec<f64> = rnn::START.iter().map(|c| c.ln()).collect();
+    let loss = |logs: &[f64]| {
+        let c: Vec<f64> = logs.iter().map(|l| l.exp()).collect();
+        let error: f64 = rows
+            .iter()
+            .map(|r| (rnn::chain(&r.op, &c, r.input, r.step).time / r.seconds).ln().abs())
+            .sum::<f64>()
+            / rows.len() as f64;
+        let stray: f64 = logs.iter().zip(&start).map(|(a, b)| (a - b) * (a - b)).sum();
+        error + 0.005 * stray / logs.len() as f64
+    };
+    let (once, _) = minimise(&loss, &start, 0.4, 1500);
+    let (best, _) = minimise(&loss, &once, 0.2, 1500);
+    best.iter().map(|l| l.exp()).collect()
+}
+
+pub fn samples(measured: &[Measured], gpus: &[Gpu], products: &gemm::Table, forms: &Forms) -> Vec<Sample> {
+    rows(measured, gpus, products)
+        .into_iter()
+        .enumerate()
+        .map(|(i, r)| {
+            let gpu = &gpus[r.gpu];
+            let c = forms.get(&r.class).map_or(&[][..], Vec::as_slice);
+            let mut t = rnn::chain(&r.op, c, r.input, r.step);
+            t.time = t.time.max(rnn::floor(&r.op, r.pass, r.dtype, gpu));
+            Sample {
+                x: rnn::features(&r.op, r.pass, r.dtype, &t, gpu),
+                reference: t.time,
+                seconds: r.seconds,
+                class: r.class,
+                gpu: r.gpu,
+                group: i,
+                weight: 1.0,
+            }
+        })
+        .collect()
+}
+
+fn show(title: &str, measured: &[Measured], samples: &[Sample], predicted: &[f64]) {
+    let mut by: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    let calls = measured.iter().filter(|m| matches!(m.call.op, Op::Rnn(_)));
+    for ((s, p), m) in samples.iter().zip(predicted).zip(calls) {
+        let pair = (*p, s.seconds);
+        by.entry(format!("{} {} {}", GPUS[s.gpu], m.call.name(), m.call.pass.name())).or_default().push(pair);
+        by.entry(format!("{} {}", GPUS[s.gpu], s.class)).or_default().push(pair);
+    }
+    for (key, v) in by {
+        println!("{title:8} {key:40} {}", score(v));
+    }
+}
+
+/// Cross-validation on the H200, and the closed form and correction on GPUs that neither saw.
+pub fn report(own: &[Measured], published: &[Measured], gpus: &[Gpu], settings: &Settings) {
+    let products = gemm::table(&gemm::rows(own), gpus);
+    let forms = constants(own, gpus, &products);
+    for (key, c) in &forms {
+        let text: Vec<String> = c.iter().map(|v| format!("{v:.3e}")).collect();
+        println!("{key:32} {}", text.join(" "));
+    }
+    let s = samples(own, gpus, &products, &forms);
+    let closed: Vec<f64> = s.iter().map(|s| s.reference).collect();
+    show("form", own, &s, &closed);
+    let p = cross_validate(&s, rnn::FEATURES, settings, 5);
+    show("cv", own, &s, &p);
+    let forest = fit(&s, rnn::FEATURES, settings, |_| true);
+    let other = samples(published, gpus, &products, &forms);
+    for (title, share) in [("lo form", 0.0), ("lo full", 1.0), ("lo half", 0.5)] {
+        let p: Vec<f64> =
+            other.iter().map(|s| s.reference * (share * f64::from(forest.predict(&s.x))).exp()).collect();
+        show(title, published, &other, &p);
+    }
+}
