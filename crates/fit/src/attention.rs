@@ -1,9 +1,7 @@
 //! Fits fused attention: constants per mode, number format and generation, then the correction.
 
-use crate::data::{GPUS, Measured};
-use crate::gbdt::Settings;
-use crate::samples::{Sample, cross_validate, fit};
-use crate::score::score;
+use crate::data::Measured;
+use crate::samples::Sample;
 use crate::simplex::minimise;
 use preflop_core::gpu::{Architecture, Gpu};
 use preflop_core::kernels::attention;
@@ -121,51 +119,4 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], forms: &Forms) -> Vec<Sample
             }
         })
         .collect()
-}
-
-fn by_class(title: &str, samples: &[Sample], predicted: &[f64]) {
-    let mut by: BTreeMap<(&str, &str), Vec<(f64, f64)>> = BTreeMap::new();
-    for (s, p) in samples.iter().zip(predicted) {
-        by.entry((&s.class, GPUS[s.gpu])).or_default().push((*p, s.seconds));
-    }
-    for ((class, gpu), v) in by {
-        println!("{title:8} {class:24} {gpu:16} {}", score(v));
-    }
-}
-
-/// Cross-validation on the H200, on the published GPUs, and with whole GPUs left out.
-pub fn report(own: &[Measured], published: &[Measured], gpus: &[Gpu], settings: &Settings) {
-    let mut sources = Vec::new();
-    for measured in [own, published] {
-        let forms = constants(measured, gpus);
-        let samples = samples(measured, gpus, &forms);
-        let closed: Vec<f64> = samples.iter().map(|s| s.reference).collect();
-        by_class("form", &samples, &closed);
-        by_class("cv", &samples, &cross_validate(&samples, attention::FEATURES, settings, 5));
-        sources.push(forms);
-    }
-    for (key, c) in shipped(&sources[0], &sources[1]) {
-        let text: Vec<String> = c.iter().map(|v| format!("{v:.3e}")).collect();
-        println!("{key:32} {}", text.join(" "));
-    }
-    leave_out(published, gpus, settings);
-}
-
-/// Every published GPU in turn predicted from the others: closed form, whole and half correction.
-fn leave_out(all: &[Measured], gpus: &[Gpu], settings: &Settings) {
-    let mut names: Vec<usize> = all.iter().map(|m| m.gpu).collect();
-    names.sort_unstable();
-    names.dedup();
-    for out in names {
-        let rest: Vec<Measured> = all.iter().filter(|m| m.gpu != out).cloned().collect();
-        let forms = constants(&rest, gpus);
-        let forest = fit(&samples(&rest, gpus, &forms), attention::FEATURES, settings, |_| true);
-        let test: Vec<Measured> = all.iter().filter(|m| m.gpu == out).cloned().collect();
-        let test = samples(&test, gpus, &forms);
-        for (title, share) in [("lo form", 0.0), ("lo full", 1.0), ("lo half", 0.5)] {
-            let p: Vec<f64> =
-                test.iter().map(|s| s.reference * (share * f64::from(forest.predict(&s.x))).exp()).collect();
-            by_class(title, &test, &p);
-        }
-    }
 }

@@ -5,12 +5,14 @@
 //! so. `PREFLOP_SHARED` names the folder with the published measurements (default `../shared`).
 #![allow(clippy::print_stdout)]
 
+mod attention;
 mod chooser;
 mod conv;
 mod data;
 mod e2e;
 mod gbdt;
 mod gemm;
+mod rnn;
 mod samples;
 mod score;
 mod simplex;
@@ -19,10 +21,11 @@ mod write;
 
 use anyhow::Result;
 use gbdt::{Loss, Settings};
-use preflop_core::Dtype;
-use preflop_core::gpu::Gpu;
+use preflop_core::gpu::{Architecture, Gpu};
 use preflop_core::kernels::conv::dtype_group;
-use preflop_core::kernels::{conv_features, gemm as gemm_form, stream as stream_form};
+use preflop_core::kernels::{
+    attention as attention_form, conv_features, gemm as gemm_form, rnn as rnn_form, stream as stream_form,
+};
 use preflop_core::time::conv_table::ConvForms;
 use preflop_core::time::fitted::ConstantsFile;
 use samples::Sample;
@@ -84,6 +87,23 @@ fn main() -> Result<()> {
     if picks("gemm") {
         products(&measured, &shared, &gpus, &mut constants, &mut learners)?;
     }
+    if picks("attention") {
+        let published = data::published_attention(&shared)?;
+        let (here, there) = (attention::constants(&measured, &gpus), attention::constants(&published, &gpus));
+        let samples = attention::samples(&measured, &gpus, &here);
+        learners.push(Learner::new("attention", samples, attention_form::FEATURES, smooth(200, 5, 0.6)));
+        let samples = attention::samples(&published, &gpus, &there);
+        learners.push(Learner::new("attention_served", samples, attention_form::FEATURES, smooth(150, 20, 0.6)));
+        constants.forms.extend(attention::shipped(&here, &there));
+    }
+    if picks("rnn") {
+        let own_products: Vec<_> = gemm::rows(&measured);
+        let products = gemm::table(&own_products, &gpus);
+        let forms = rnn::constants(&measured, &gpus, &products);
+        let samples = rnn::samples(&measured, &gpus, &products, &forms);
+        learners.push(Learner::new("rnn", samples, rnn_form::FEATURES, smooth(200, 5, 0.6)));
+        constants.forms.extend(forms);
+    }
     if picks("stream") {
         for family in stream::FAMILIES {
             let samples = stream::samples(&measured, &gpus, family);
@@ -110,6 +130,13 @@ fn main() -> Result<()> {
         }
         constants.forms.extend(table);
         chooser = Some(full);
+    }
+    if wanted.is_empty() {
+        let mut cases = Vec::new();
+        for file in ["e2e.csv", "e2e_extra.csv"] {
+            cases.extend(e2e::cases(&own.join(file), &preflop_core::time::TimeModel::embedded(), &gpus[0])?);
+        }
+        constants.forms.insert("host".into(), e2e::host(&cases).to_array().to_vec());
     }
     let learned: Vec<Learned> = learners.into_iter().map(|l| l.train(!wanted.is_empty())).collect();
     for l in &learned {
@@ -140,13 +167,13 @@ fn products(
         }
         learners.push(Learner::new(name, samples, gemm_form::FEATURES, settings));
     };
-    let (fp8, rest): (Vec<_>, Vec<_>) = own.into_iter().partition(|r| r.dtype == Dtype::Fp8);
-    add("gemm/h200", rest, smooth(300, 5, 0.5));
+    add("gemm/h200", own, smooth(300, 5, 0.5));
     let wide = Settings { min_leaf: 20, ..smooth(250, 20, 0.5) };
     add("gemm/bf16", gemm::thinned(gemm::rows(&data::bf16_products(shared)?), 20_000), wide);
-    let mut quantised = gemm::thinned(gemm::rows(&data::fp8_products(shared)?), 12_000);
-    quantised.extend(fp8);
-    add("gemm/fp8", quantised, wide);
+    // On Hopper our own fp8 rows speak: the published ones hold the serving engine's quantisation too.
+    let mut quantised = gemm::rows(&data::fp8_products(shared)?);
+    quantised.retain(|r| gpus[r.gpu].architecture != Architecture::Hopper);
+    add("gemm/fp8", gemm::thinned(quantised, 10_000), wide);
     // Under 0.2 ms these times are mostly the host's.
     let mut fp32 = gemm::rows(&data::fp32_products(shared)?);
     fp32.retain(|r| r.seconds > 2e-4);

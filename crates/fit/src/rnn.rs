@@ -1,16 +1,15 @@
 //! Fits recurrent layers: constants per pass, number format and algorithm, then the correction.
 
 use crate::attention::Forms;
-use crate::data::{GPUS, Measured};
-use crate::gbdt::Settings;
+use crate::data::Measured;
 use crate::gemm;
-use crate::samples::{Sample, cross_validate, fit};
-use crate::score::score;
+use crate::samples::Sample;
 use crate::simplex::minimise;
 use preflop_core::gpu::Gpu;
 use preflop_core::kernels::tile::Constants;
 use preflop_core::kernels::{Machine, gemm as product, rnn};
 use preflop_core::ops::{Gemm, Op, Rnn};
+use preflop_core::time::fitted::TileKey;
 use preflop_core::{Dtype, Pass};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -36,7 +35,7 @@ fn rows(measured: &[Measured], gpus: &[Gpu], products: &gemm::Table) -> Vec<Row>
             let (pass, dtype, gpu) = (m.call.pass, m.call.dtype, &gpus[m.gpu]);
             let machine = Machine::of(gpu, dtype);
             let time = |g: Gemm| {
-                let c = products.get(&(dtype, product::class(&g, dtype))).unwrap_or(&Constants::START);
+                let c = products.get(&TileKey { dtype, class: product::class(&g, dtype), generation: gpu.architecture }).unwrap_or(&Constants::START);
                 product::form(&g, dtype, c, &machine).time
             };
             let (input, step) = rnn::products(&op, pass, &time);
@@ -102,39 +101,4 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], products: &gemm::Table, form
             }
         })
         .collect()
-}
-
-fn show(title: &str, measured: &[Measured], samples: &[Sample], predicted: &[f64]) {
-    let mut by: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
-    let calls = measured.iter().filter(|m| matches!(m.call.op, Op::Rnn(_)));
-    for ((s, p), m) in samples.iter().zip(predicted).zip(calls) {
-        let pair = (*p, s.seconds);
-        by.entry(format!("{} {} {}", GPUS[s.gpu], m.call.name(), m.call.pass.name())).or_default().push(pair);
-        by.entry(format!("{} {}", GPUS[s.gpu], s.class)).or_default().push(pair);
-    }
-    for (key, v) in by {
-        println!("{title:8} {key:40} {}", score(v));
-    }
-}
-
-/// Cross-validation on the H200, and the closed form and correction on GPUs that neither saw.
-pub fn report(own: &[Measured], published: &[Measured], gpus: &[Gpu], settings: &Settings) {
-    let products = gemm::table(&gemm::rows(own), gpus);
-    let forms = constants(own, gpus, &products);
-    for (key, c) in &forms {
-        let text: Vec<String> = c.iter().map(|v| format!("{v:.3e}")).collect();
-        println!("{key:32} {}", text.join(" "));
-    }
-    let s = samples(own, gpus, &products, &forms);
-    let closed: Vec<f64> = s.iter().map(|s| s.reference).collect();
-    show("form", own, &s, &closed);
-    let p = cross_validate(&s, rnn::FEATURES, settings, 5);
-    show("cv", own, &s, &p);
-    let forest = fit(&s, rnn::FEATURES, settings, |_| true);
-    let other = samples(published, gpus, &products, &forms);
-    for (title, share) in [("lo form", 0.0), ("lo full", 1.0), ("lo half", 0.5)] {
-        let p: Vec<f64> =
-            other.iter().map(|s| s.reference * (share * f64::from(forest.predict(&s.x))).exp()).collect();
-        show(title, published, &other, &p);
-    }
 }

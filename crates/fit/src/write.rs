@@ -9,9 +9,22 @@ use preflop_core::time::choice::Chooser;
 use preflop_core::time::fitted::{ConstantsFile, LogInterval, write_forests};
 use preflop_core::time::trees::Forest;
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
+
+/// One line of the cross-validation report.
+#[derive(Debug, serde::Serialize)]
+struct ScoreRow {
+    family: String,
+    class: String,
+    gpu: String,
+    how: String,
+    n: usize,
+    mean_percent: f64,
+    median_percent: f64,
+    bias_percent: f64,
+}
 
 /// A family ready to be learned.
 pub struct Learner {
@@ -107,12 +120,51 @@ impl Learned {
         out
     }
 
+    /// The same as rows for `report.json`.
+    fn rows(&self) -> Vec<ScoreRow> {
+        let row = |class: &str, gpu: &str, how: &str, pairs: Vec<(f64, f64)>| {
+            let s = score(pairs);
+            ScoreRow {
+                family: self.name.clone(),
+                class: class.to_string(),
+                gpu: gpu.to_string(),
+                how: how.to_string(),
+                n: s.n,
+                mean_percent: s.mean,
+                median_percent: s.median,
+                bias_percent: s.bias,
+            }
+        };
+        let pick = |keep: &dyn Fn(&Sample) -> bool| -> Vec<usize> {
+            (0..self.samples.len()).filter(|&i| keep(&self.samples[i])).collect()
+        };
+        let seconds = |i: usize| self.samples[i].seconds;
+        let mut out = Vec::new();
+        let classes: BTreeSet<&str> = self.samples.iter().map(|s| s.class.as_str()).collect();
+        let all = pick(&|_| true);
+        out.push(row("all", "all", "closed form", all.iter().map(|&i| (self.samples[i].reference, seconds(i))).collect()));
+        out.push(row("all", "all", "cross-validated", all.iter().map(|&i| (self.predicted[i], seconds(i))).collect()));
+        for class in classes {
+            let members = pick(&|s| s.class == class);
+            out.push(row(class, "all", "cross-validated", members.iter().map(|&i| (self.predicted[i], seconds(i))).collect()));
+        }
+        let gpus: BTreeSet<usize> = self.samples.iter().map(|s| s.gpu).collect();
+        for gpu in gpus.into_iter().filter(|_| !self.left_out.is_empty()) {
+            let members = pick(&|s| s.gpu == gpu);
+            for (k, how) in ["no", "half", "full"].iter().enumerate() {
+                let how = format!("GPU left out of the trees, {how} correction");
+                out.push(row("all", GPUS[gpu], &how, members.iter().map(|&i| (self.left_out[i][k], seconds(i))).collect()));
+            }
+        }
+        out
+    }
+
     fn logs(&self) -> impl Iterator<Item = (&Sample, f64)> {
         self.samples.iter().zip(&self.predicted).map(|(s, p)| (s, (s.seconds / p).ln()))
     }
 }
 
-/// Writes `constants.json`, `trees.bin` and `report.txt`.
+/// Writes `constants.json`, `trees.bin` and `report.json` (what cross-validation said).
 pub fn files(
     folder: &Path,
     mut constants: ConstantsFile,
@@ -139,13 +191,8 @@ pub fn files(
     let forests: BTreeMap<String, Forest> =
         learned.iter().map(|l| (l.name.clone(), l.forest.clone())).collect();
     std::fs::write(folder.join("trees.bin"), write_forests(&forests, chooser))?;
-    let mut report = String::from(
-        "What cross-validation said when data/fitted was made. Command: cargo run --release -p preflop-fit\n\n",
-    );
-    for l in learned {
-        report += &l.report();
-    }
-    std::fs::write(folder.join("report.txt"), report)?;
+    let rows: Vec<ScoreRow> = learned.iter().flat_map(Learned::rows).collect();
+    std::fs::write(folder.join("report.json"), serde_json::to_string_pretty(&rows)? + "\n")?;
     Ok(())
 }
 

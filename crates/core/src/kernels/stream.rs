@@ -11,7 +11,7 @@
 use crate::dtype::Dtype;
 use crate::gpu::Gpu;
 use crate::kernels::alignment;
-use crate::ops::{Family, Op, OpCall, Pass};
+use crate::ops::{Family, Op, OpCall, OptimizerKind, Pass, RowwiseKind, SpatialKind};
 use crate::time::trees::{Features, MAX_FEATURES};
 
 /// Reference time in seconds.
@@ -161,6 +161,39 @@ pub fn features(call: &OpCall, gpu: &Gpu) -> Features {
     }
     debug_assert!(at <= FEATURES);
     x
+}
+
+/// Kernels that one call launches, memsets included.
+///
+/// Counted in profiles of whole iterations: PyTorch's batch norm three and one, layer norm backward two,
+/// reductions with a memset, the two halves of a loss, seven kernels of single-tensor Adam, foreach steps in
+/// chunks of about 55 tensors, a sort and its passes in the backward of an embedding.
+pub fn launches(call: &OpCall) -> f64 {
+    let backward = call.pass != Pass::Fwd;
+    match &call.op {
+        Op::Spatial(o) => match (o.kind, backward) {
+            (SpatialKind::BatchNormNative, false) => 3.0,
+            (SpatialKind::GroupNorm, _) | (SpatialKind::MaxPool, true) => 2.0,
+            _ => 1.0,
+        },
+        Op::Rowwise(o) => match (o.kind, backward) {
+            (RowwiseKind::LayerNorm | RowwiseKind::RmsNorm, true) => 2.0,
+            (RowwiseKind::Sum | RowwiseKind::SumCols, _) => if o.rows * o.cols > 1 << 20 { 2.0 } else { 1.0 },
+            _ => 1.0,
+        },
+        Op::CrossEntropy(_) => 2.0,
+        Op::Embedding(_) => if backward { 12.0 } else { 1.0 },
+        Op::Optimizer(o) => {
+            let chunks = (o.tensors as f64 / 55.0).ceil();
+            match o.kind {
+                OptimizerKind::AdamSingle => 7.0,
+                OptimizerKind::AdamFused | OptimizerKind::SgdPlain => chunks,
+                OptimizerKind::AdamForeach => 12.0 * chunks,
+                OptimizerKind::SgdForeach => 3.0 * chunks,
+            }
+        }
+        _ => 1.0,
+    }
 }
 
 /// Class of the interval: operator and direction.

@@ -53,6 +53,11 @@ impl HostModel {
         Some(Self { forward_op, module_call, backward_op, launch, parameter_tensor, fixed })
     }
 
+    /// As a list, for files.
+    pub fn to_array(&self) -> [f64; 6] {
+        [self.forward_op, self.module_call, self.backward_op, self.launch, self.parameter_tensor, self.fixed]
+    }
+
     /// Host time of one iteration.
     pub fn time(&self, work: &HostWork, launches: f64) -> Seconds {
         Seconds(

@@ -10,8 +10,8 @@ use crate::gpu::{Architecture, Gpu, Vendor};
 use crate::kernels::conv::{Task, dtype_group};
 use crate::kernels::conv_features::{candidates_of, finish};
 use crate::kernels::tile::{Constants, Tiling};
-use crate::kernels::{Machine, conv, gemm, stream};
-use crate::ops::{Conv, Gemm, Op, OpCall};
+use crate::kernels::{Machine, attention, conv, gemm, rnn, stream};
+use crate::ops::{Attention, Conv, Gemm, Op, OpCall, Pass, Rnn};
 use crate::units::{Bytes, Seconds};
 
 /// The GPU whose operators were measured for this project.
@@ -68,6 +68,8 @@ impl TimeModel {
         let draft = match &call.op {
             Op::Gemm(g) => self.gemm(g, call.dtype, gpu),
             Op::Conv(c) => self.conv(c, call, gpu),
+            Op::Attention(a) => self.attention(a, call, gpu),
+            Op::Rnn(r) => self.rnn(r, call, gpu),
             _ => self.stream(call, gpu),
         };
         let raw = draft.reference * draft.correction.exp();
@@ -128,14 +130,7 @@ impl TimeModel {
         let class = gemm::class(g, dtype);
         let machine = Machine::of(gpu, dtype);
         let expert = gemm_expert(dtype, class, gpu);
-        let key = TileKey { dtype: expert.constants, class, generation: gpu.architecture };
-        let seen = self.fitted.knows(key);
-        let constants = self
-            .fitted
-            .tile(key)
-            .or_else(|| self.fitted.tile(TileKey { generation: Architecture::Hopper, ..key }))
-            .copied()
-            .unwrap_or(Constants::START);
+        let (constants, seen) = self.tile_constants(expert.constants, class, gpu);
         let t = gemm::form(g, dtype, &constants, &machine);
         let x = gemm::features(g, dtype, &t, &machine, gpu.architecture);
         let learned = self.fitted.forest(expert.forest).map_or(0.0, |f| f64::from(f.predict(&x)));
@@ -146,7 +141,77 @@ impl TimeModel {
             interval: self.interval(name, "gemm", gpu, seen),
             bound: bound_of(&t),
             l2: t.tiles * (t.bm + t.bn) * t.part * dtype.size(),
-            launches: if t.split > 1.0 { 2.0 } else { 1.0 },
+            // A split sum adds its reduction; fp32 and tf32 kernels often clear a counter first.
+            launches: if t.split > 1.0 { 2.0 } else { 1.0 } + if dtype.is_half() { 0.1 } else { 0.4 },
+        }
+    }
+
+    /// Constants of a product class on this GPU, and whether its generation was measured.
+    fn tile_constants(&self, dtype: Dtype, class: u8, gpu: &Gpu) -> (Constants, bool) {
+        let key = TileKey { dtype, class, generation: gpu.architecture };
+        let constants = self
+            .fitted
+            .tile(key)
+            .or_else(|| self.fitted.tile(TileKey { generation: Architecture::Hopper, ..key }))
+            .copied()
+            .unwrap_or(Constants::START);
+        (constants, self.fitted.knows(key))
+    }
+
+    fn attention(&self, a: &Attention, call: &OpCall, gpu: &Gpu) -> Draft {
+        let class = attention::class(a, call.pass, call.dtype);
+        let own = attention::key(class, gpu.architecture);
+        let seen = self.fitted.form(&own).is_some();
+        let constants = self.fitted.form(&own).or_else(|| self.fitted.form(class)).unwrap_or_default();
+        let t = attention::form(a, call.pass, call.dtype, constants, gpu);
+        let x = attention::features(a, call.pass, call.dtype, &t, gpu);
+        let forest = self.fitted.forest(attention::forest(class, gpu.architecture));
+        let learned = forest.map_or(0.0, |f| f64::from(f.predict(&x)));
+        let bound = if t.compute.max(t.memory) < 0.5 * t.time {
+            Bound::Latency
+        } else if t.compute >= t.memory {
+            Bound::Compute
+        } else {
+            Bound::Dram
+        };
+        // PyTorch on Hopper: cuDNN launches three kernels forward and four backward in 16 bit; the fp32
+        // kernels come alone.
+        let launches = match (call.dtype.is_half(), call.pass) {
+            (false, _) => 1.0,
+            (true, Pass::Fwd) => 3.0,
+            (true, _) => 4.0,
+        };
+        Draft {
+            reference: t.time,
+            correction: learned * Self::trust(gpu, seen),
+            interval: self.interval(class, "attention", gpu, seen),
+            bound,
+            l2: 0.0,
+            launches,
+        }
+    }
+
+    fn rnn(&self, r: &Rnn, call: &OpCall, gpu: &Gpu) -> Draft {
+        let class = rnn::class(r, call.pass, call.dtype, gpu);
+        let machine = Machine::of(gpu, call.dtype);
+        let product = |g: Gemm| {
+            let (constants, _) = self.tile_constants(call.dtype, gemm::class(&g, call.dtype), gpu);
+            gemm::form(&g, call.dtype, &constants, &machine).time
+        };
+        let constants = self.fitted.form(&class).unwrap_or_default();
+        let t = rnn::form(r, call.pass, call.dtype, constants, &product, gpu);
+        let x = rnn::features(r, call.pass, call.dtype, &t, gpu);
+        let learned = self.fitted.forest("rnn").map_or(0.0, |f| f64::from(f.predict(&x)));
+        let seen = gpu.architecture == Architecture::Hopper;
+        // Counted in a profile of nine layer-directions of 50 steps: 3.2 kernels a step forward, 3.5 backward.
+        let steps = (r.seq * r.layers * r.directions()) as f64;
+        Draft {
+            reference: t.time,
+            correction: learned * Self::trust(gpu, seen),
+            interval: self.interval(&class, "rnn", gpu, seen),
+            bound: if t.input > t.chain { Bound::Compute } else { Bound::Latency },
+            l2: 0.0,
+            launches: steps * if call.pass == Pass::Fwd { 3.2 } else { 3.5 },
         }
     }
 
@@ -173,7 +238,10 @@ impl TimeModel {
                     * f.tiling.part
                     * call.dtype.size();
                 let bound = if f.conversion > 0.5 * f.time { Bound::Dram } else { bound_of(&f.tiling) };
-                (bound, bytes, f.launches + kernels)
+                // Weight gradients end in a reduction; fp32 kernels other than 1x1 often clear or prepare first.
+                let helpers = if call.pass == Pass::Wgrad { 1.0 } else { 0.0 }
+                    + if call.dtype == Dtype::Fp32 && c.r * c.s > 1 { 0.7 } else { 0.1 };
+                (bound, bytes, f.launches + kernels + helpers)
             }
             None => (Bound::Dram, 0.0, 1.0),
         };
@@ -202,7 +270,7 @@ impl TimeModel {
             interval: self.interval(&class, family.name(), gpu, gpu.architecture == Architecture::Hopper),
             bound: if streaming > 0.5 * time { Bound::Dram } else { Bound::Latency },
             l2: 0.0,
-            launches: 1.0,
+            launches: stream::launches(call),
         }
     }
 }
@@ -218,7 +286,9 @@ struct GemmExpert {
 fn gemm_expert(dtype: Dtype, class: u8, gpu: &Gpu) -> GemmExpert {
     let hopper = gpu.architecture == Architecture::Hopper;
     match dtype {
-        Dtype::Fp8 | Dtype::Fp4 | Dtype::Int8 => GemmExpert { constants: Dtype::Fp8, forest: "gemm/fp8" },
+        Dtype::Fp8 | Dtype::Fp4 | Dtype::Int8 => {
+            GemmExpert { constants: Dtype::Fp8, forest: if hopper { "gemm/h200" } else { "gemm/fp8" } }
+        }
         Dtype::Bf16 | Dtype::Fp16 if class == 2 && gpu.name != MEASURED => {
             // fp16 was measured on the H200 only; elsewhere its kernels are bf16's twins.
             GemmExpert { constants: Dtype::Bf16, forest: "gemm/bf16" }
