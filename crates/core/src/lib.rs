@@ -15,6 +15,7 @@ pub mod model;
 pub mod names;
 pub mod ops;
 pub mod time;
+pub mod traffic;
 pub mod units;
 
 pub use dtype::Dtype;

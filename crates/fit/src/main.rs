@@ -2,7 +2,8 @@
 //! `data/fitted`.
 //!
 //! `preflop-fit` fits everything; `preflop-fit FAMILY ..` only cross-validates the families whose names begin
-//! so. `PREFLOP_SHARED` names the folder with the published measurements (default `../shared`).
+//! so, and with `--update` in front it also replaces them in `data/fitted`. `PREFLOP_SHARED` names the folder
+//! with the published measurements (default `../shared`).
 #![allow(clippy::print_stdout)]
 
 mod attention;
@@ -63,7 +64,12 @@ fn switching() -> Settings {
 }
 
 fn main() -> Result<()> {
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let mut wanted: Vec<String> = std::env::args().skip(1).collect();
+    let update = wanted.first().is_some_and(|w| w == "--update");
+    if update {
+        wanted.remove(0);
+    }
+    let keep = update || wanted.is_empty();
     let shared = PathBuf::from(std::env::var("PREFLOP_SHARED").unwrap_or("../shared".into())).join("data");
     let own = Path::new("data/measured/h200");
     let gpus = data::gpus()?;
@@ -131,19 +137,19 @@ fn main() -> Result<()> {
         constants.forms.extend(table);
         chooser = Some(full);
     }
-    if wanted.is_empty() {
+    if picks("host") {
         let mut cases = Vec::new();
         for file in ["e2e.csv", "e2e_extra.csv"] {
             cases.extend(e2e::cases(&own.join(file), &preflop_core::time::TimeModel::embedded(), &gpus[0])?);
         }
         constants.forms.insert("host".into(), e2e::host(&cases).to_array().to_vec());
     }
-    let learned: Vec<Learned> = learners.into_iter().map(|l| l.train(!wanted.is_empty())).collect();
+    let learned: Vec<Learned> = learners.into_iter().map(|l| l.train(!keep)).collect();
     for l in &learned {
         print!("{}", l.report());
     }
-    if let (Some(chooser), true) = (chooser, wanted.is_empty()) {
-        write::files(Path::new("data/fitted"), constants, &learned, &chooser)?;
+    if keep {
+        write::files(Path::new("data/fitted"), constants, &learned, chooser, update)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::samples::{Sample, cross_validate, fit, intervals};
 use crate::score::score;
 use anyhow::Result;
 use preflop_core::time::choice::Chooser;
-use preflop_core::time::fitted::{ConstantsFile, LogInterval, write_forests};
+use preflop_core::time::fitted::{ConstantsFile, Fitted, LogInterval, write_forests};
 use preflop_core::time::trees::Forest;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// One line of the cross-validation report.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct ScoreRow {
     family: String,
     class: String,
@@ -164,12 +164,14 @@ impl Learned {
     }
 }
 
-/// Writes `constants.json`, `trees.bin` and `report.json` (what cross-validation said).
+/// Writes `constants.json`, `trees.bin` and `report.json` (what cross-validation said). With `update`, what was
+/// not fitted this time stays as it was.
 pub fn files(
     folder: &Path,
     mut constants: ConstantsFile,
     learned: &[Learned],
-    chooser: &Chooser,
+    chooser: Option<Chooser>,
+    update: bool,
 ) -> Result<()> {
     let family = |name: &str| name.split('/').next().unwrap_or(name).to_string();
     for l in learned {
@@ -181,19 +183,44 @@ pub fn files(
     let everyone = learned.iter().flat_map(|l| l.logs().map(move |(_, log)| (family(&l.name), log)));
     constants.intervals.extend(intervals(everyone, 20));
     constants.unseen = unseen(learned, &constants.intervals);
-    constants.provenance.insert("made_by".into(), "preflop-fit".into());
+    let mut forests: BTreeMap<String, Forest> =
+        learned.iter().map(|l| (l.name.clone(), l.forest.clone())).collect();
+    let mut rows: Vec<ScoreRow> = learned.iter().flat_map(Learned::rows).collect();
+    let mut chooser = chooser;
+    if update {
+        let text = std::fs::read_to_string(folder.join("constants.json"))?;
+        let old: ConstantsFile = serde_json::from_str(&text)?;
+        let before = Fitted::read(&text, &std::fs::read(folder.join("trees.bin"))?)?;
+        fill(&mut constants.tiles, old.tiles);
+        fill(&mut constants.forms, old.forms);
+        fill(&mut constants.intervals, old.intervals);
+        fill(&mut constants.unseen, old.unseen);
+        for (name, forest) in before.forests() {
+            forests.entry(name.to_string()).or_insert_with(|| forest.clone());
+        }
+        chooser = chooser.or_else(|| before.chooser().cloned());
+        let old: Vec<ScoreRow> = serde_json::from_str(&std::fs::read_to_string(folder.join("report.json"))?)?;
+        rows.extend(old.into_iter().filter(|r| learned.iter().all(|l| l.name != r.family)));
+    }
+    constants.provenance.insert("made_by".into(), "cargo run --release -p preflop-fit".into());
+    constants.provenance.insert("errors".into(), "report.json, by cross-validation".into());
     constants.provenance.insert(
         "data".into(),
-        "data/measured/h200 (ours); aiconfigurator bf16 and fp8 products; NeuSight fp32 products".into(),
+        "data/measured/h200 (ours); aiconfigurator products and attention; NeuSight fp32 products".into(),
     );
     std::fs::create_dir_all(folder)?;
     std::fs::write(folder.join("constants.json"), serde_json::to_string_pretty(&constants)? + "\n")?;
-    let forests: BTreeMap<String, Forest> =
-        learned.iter().map(|l| (l.name.clone(), l.forest.clone())).collect();
-    std::fs::write(folder.join("trees.bin"), write_forests(&forests, chooser))?;
-    let rows: Vec<ScoreRow> = learned.iter().flat_map(Learned::rows).collect();
+    std::fs::write(folder.join("trees.bin"), write_forests(&forests, &chooser.unwrap_or_default()))?;
+    rows.sort_by(|a, b| a.family.cmp(&b.family));
     std::fs::write(folder.join("report.json"), serde_json::to_string_pretty(&rows)? + "\n")?;
     Ok(())
+}
+
+/// Takes over the entries that are missing.
+fn fill<T>(new: &mut BTreeMap<String, T>, old: BTreeMap<String, T>) {
+    for (key, value) in old {
+        new.entry(key).or_insert(value);
+    }
 }
 
 /// Intervals for GPUs of a generation nobody measured: from trees that did not see the row's GPU at half

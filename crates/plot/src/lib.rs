@@ -4,9 +4,11 @@
 
 mod designs;
 mod lines;
+mod parity;
 
 pub use designs::{DesignBar, DesignPoint, RESOURCES, pareto, speedups};
 pub use lines::{Line, LineChart};
+pub use parity::parity;
 
 use kuva::backend::raster::RasterBackend;
 use kuva::backend::svg::SvgBackend;

@@ -116,7 +116,7 @@ pub fn run(args: &ValidateArgs, output: &Output) -> anyhow::Result<()> {
     if let Some(path) = &args.plot {
         let format = Format::of_path(path)?;
         let groups = points(&scorer.pairs);
-        std::fs::write(path, parity::parity("Predicted against measured time", &groups)?.render(format)?)
+        std::fs::write(path, parity("Predicted against measured time", &groups)?.render(format)?)
             .with_context(|| format!("cannot write `{path}`"))?;
     }
     let rows = scores(&scorer.pairs);

@@ -158,6 +158,11 @@ impl Fitted {
         self.chooser.as_ref()
     }
 
+    /// All forests.
+    pub fn forests(&self) -> impl Iterator<Item = (&str, &Forest)> {
+        self.forests.iter().map(|(k, v)| (k.as_str(), v))
+    }
+
     /// A forest by name.
     pub fn forest(&self, name: &str) -> Option<&Forest> {
         self.forests.get(name)

@@ -12,6 +12,7 @@ use crate::kernels::conv_features::{candidates_of, finish};
 use crate::kernels::tile::{Constants, Tiling};
 use crate::kernels::{Machine, attention, conv, gemm, rnn, stream};
 use crate::ops::{Attention, Conv, Gemm, Op, OpCall, Pass, Rnn};
+use crate::traffic::{self, Levels};
 use crate::units::{Bytes, Seconds};
 
 /// The GPU whose operators were measured for this project.
@@ -33,7 +34,7 @@ struct Draft {
     correction: f64,
     interval: LogInterval,
     bound: Bound,
-    l2: f64,
+    levels: Levels,
     launches: f64,
 }
 
@@ -63,7 +64,7 @@ impl TimeModel {
 
     /// Predicts one call.
     pub fn predict(&self, call: &OpCall, gpu: &Gpu) -> OpPrediction {
-        let traffic = call.traffic();
+        let compulsory = call.traffic();
         let flops = call.flops();
         let draft = match &call.op {
             Op::Gemm(g) => self.gemm(g, call.dtype, gpu),
@@ -76,8 +77,8 @@ impl TimeModel {
         // No kernel beats the datasheet: arithmetic at peak (less where the algorithm needs less), bytes that
         // cannot stay in the L2 at DRAM bandwidth, and some time to start at all.
         let compute = flops.0 / Self::shortcut(call) / gpu.peak(call.dtype).0;
-        let one_way = traffic.read.max(traffic.written).0 - gpu.l2_size.0;
-        let both_ways = traffic.total().0 - 2.0 * gpu.l2_size.0;
+        let one_way = compulsory.read.max(compulsory.written).0 - gpu.l2_size.0;
+        let both_ways = compulsory.total().0 - 2.0 * gpu.l2_size.0;
         let memory = one_way.max(both_ways).max(0.0) / gpu.dram.0;
         let time = raw.max(compute).max(memory).max(gpu.kernel_floor.0);
         let low = (time * draft.interval.low.exp()).max(compute).max(memory).min(time);
@@ -88,9 +89,9 @@ impl TimeModel {
             high: Seconds(high),
             bound: draft.bound,
             flops,
-            dram: traffic.total(),
-            l2: Bytes(draft.l2.max(traffic.total().0)),
-            l1: Bytes(draft.l2.max(traffic.total().0)),
+            dram: Bytes(draft.levels.dram),
+            l2: Bytes(draft.levels.l2),
+            l1: Bytes(draft.levels.l1),
             launches: draft.launches,
         }
     }
@@ -140,7 +141,11 @@ impl TimeModel {
             correction: learned * Self::trust(gpu, seen),
             interval: self.interval(name, "gemm", gpu, seen),
             bound: bound_of(&t),
-            l2: t.tiles * (t.bm + t.bn) * t.part * dtype.size(),
+            levels: {
+                let once = g.traffic(dtype);
+                let tiles = (t.tiles * (t.bm + t.bn) * t.part * dtype.size()).max(once.total().0);
+                Levels { l1: tiles, l2: tiles, dram: traffic::dram(once.read.0, once.written.0, gpu) }
+            },
             // A split sum adds its reduction; fp32 and tf32 kernels often clear a counter first.
             launches: if t.split > 1.0 { 2.0 } else { 1.0 } + if dtype.is_half() { 0.1 } else { 0.4 },
         }
@@ -186,7 +191,7 @@ impl TimeModel {
             correction: learned * Self::trust(gpu, seen),
             interval: self.interval(class, "attention", gpu, seen),
             bound,
-            l2: 0.0,
+            levels: traffic::streaming(call.traffic(), gpu),
             launches,
         }
     }
@@ -210,7 +215,7 @@ impl TimeModel {
             correction: learned * Self::trust(gpu, seen),
             interval: self.interval(&class, "rnn", gpu, seen),
             bound: if t.input > t.chain { Bound::Compute } else { Bound::Latency },
-            l2: 0.0,
+            levels: traffic::streaming(call.traffic(), gpu),
             launches: steps * if call.pass == Pass::Fwd { 3.2 } else { 3.5 },
         }
     }
@@ -229,28 +234,23 @@ impl TimeModel {
         let learned = self.fitted.forest(forest).map_or(0.0, |f| f64::from(f.predict(&x)));
         let seen = gpu.architecture == Architecture::Hopper;
         let class = conv::interval_class(top, task.grouped(), probability[top] > 0.7);
-        let (bound, l2, launches) = match candidates.forms[top] {
+        let (bound, launches) = match candidates.forms[top] {
             Some(f) => {
                 let kernels = if f.conversion > 0.0 { task.conversion().1 } else { 0.0 };
-                let bytes = f.launches
-                    * f.tiling.tiles
-                    * (f.tiling.bm + f.tiling.bn)
-                    * f.tiling.part
-                    * call.dtype.size();
                 let bound = if f.conversion > 0.5 * f.time { Bound::Dram } else { bound_of(&f.tiling) };
                 // Weight gradients end in a reduction; fp32 kernels other than 1x1 often clear or prepare first.
                 let helpers = if call.pass == Pass::Wgrad { 1.0 } else { 0.0 }
                     + if call.dtype == Dtype::Fp32 && c.r * c.s > 1 { 0.7 } else { 0.1 };
-                (bound, bytes, f.launches + kernels + helpers)
+                (bound, f.launches + kernels + helpers)
             }
-            None => (Bound::Dram, 0.0, 1.0),
+            None => (Bound::Dram, 1.0),
         };
         Draft {
             reference,
             correction: learned * Self::trust(gpu, seen),
             interval: self.interval(&class, "conv", gpu, seen),
             bound,
-            l2,
+            levels: traffic::conv::levels(&task, gpu),
             launches,
         }
     }
@@ -269,7 +269,7 @@ impl TimeModel {
             correction: learned,
             interval: self.interval(&class, family.name(), gpu, gpu.architecture == Architecture::Hopper),
             bound: if streaming > 0.5 * time { Bound::Dram } else { Bound::Latency },
-            l2: 0.0,
+            levels: traffic::streaming(call.traffic(), gpu),
             launches: stream::launches(call),
         }
     }
