@@ -57,17 +57,22 @@ pub fn constants(measured: &[Measured], gpus: &[Gpu], products: &gemm::Table) ->
     groups
         .into_par_iter()
         .filter(|(_, members)| members.len() >= LEAST)
-        .map(|(key, members)| (key, minimum(&members)))
+        .map(|(key, members)| (key, minimum(&members, gpus)))
         .collect::<Vec<_>>()
         .into_iter()
         .collect()
 }
 
 /// Least mean |log error|, held near the start by 0.5 % of the squared log change.
-fn minimum(rows: &[Row]) -> Vec<f64> {
-    let start: Vec<f64> = rnn::START.iter().map(|c| c.ln()).collect();
+fn minimum(rows: &[Row], gpus: &[Gpu]) -> Vec<f64> {
+    let first = &rows[0];
+    let algorithm = rnn::algorithm(&first.op, first.pass, first.dtype, &gpus[first.gpu]);
+    let start: Vec<f64> = rnn::start(algorithm).iter().map(|c| c.ln()).collect();
     let loss = |logs: &[f64]| {
-        let c: Vec<f64> = logs.iter().map(|l| l.exp()).collect();
+        let mut c = [0.0; rnn::CONSTANTS];
+        for (c, l) in c.iter_mut().zip(logs) {
+            *c = l.exp();
+        }
         let error: f64 = rows
             .iter()
             .map(|r| (rnn::chain(&r.op, &c, r.input, r.step).time / r.seconds).ln().abs())
@@ -87,7 +92,8 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], products: &gemm::Table, form
         .enumerate()
         .map(|(i, r)| {
             let gpu = &gpus[r.gpu];
-            let c = forms.get(&r.class).map_or(&[][..], Vec::as_slice);
+            let algorithm = rnn::algorithm(&r.op, r.pass, r.dtype, gpu);
+            let c = forms.get(&r.class).and_then(|c| c.first_chunk()).unwrap_or(rnn::start(algorithm));
             let mut t = rnn::chain(&r.op, c, r.input, r.step);
             t.time = t.time.max(rnn::floor(&r.op, r.pass, r.dtype, gpu));
             Sample {

@@ -1,15 +1,16 @@
 //! Fused attention: tiles of queries that stream over blocks of keys, and decode over a cache.
 //!
-//! Forward and backward, for tiles of `bq` queries (128, or 64 when there are no more) and 64 keys:
+//! Forward and backward, for tiles of `bq` = 128 queries and `bk` = 64 keys (at most 64 queries, or fewer keys:
+//! the next multiple of 16):
 //!
 //! ```text
-//! nq, nk  = ceil(q_len/bq), ceil(kv_len/64)
+//! nq, nk  = ceil(q_len/bq), ceil(kv_len/bk)
 //! pairs   = tiles of the score matrix that the mask leaves
-//! tile    = p*2*bq*64*(d' + soft) / (eff*peak/SM)     one tile on one SM; p = 2 products, 5 backward
+//! tile    = p*2*bq*bk*(d' + soft) / (eff*peak/SM)     one tile on one SM; p = 2 products, 5 backward
 //! work    = batch*heads*pairs*tile / SM
 //! w       = batch*heads*nq / SM                       CTAs over SMs
 //! t_c     = max(work + quant*(ceil(w) - w)*mean, whole*longest) * (causal ? mask : 1)
-//! t_m     = bytes / (bw*DRAM)
+//! t_m     = bytes / (bw*DRAM)                         bytes / (0.4*L2BW) when they stay in the L2
 //! t_lat   = step * longest CTA in tiles * min(ceil(w), 4) + cta*w
 //! time    = t0 + max(t_c, t_m) + t_lat
 //! ```
@@ -31,14 +32,14 @@
 //! time    = t0 + (split > 1 ? merge : 0) + cta*batch*heads*split/SM + max(t_m, t_c)
 //! ```
 //!
-//! eff, soft, quant, mask, bw, step, t0 and so on are fitted (`data/fitted`), see [`start`] and
-//! [`DECODE_START`].
+//! eff, soft, quant, mask, bw, step, t0 and so on are fitted (`data/fitted`), see [`start`].
 
 use super::alignment;
 use crate::dtype::Dtype;
 use crate::gpu::{Architecture, Gpu};
 use crate::ops::{Attention, Pass};
 use crate::time::trees::{Features, MAX_FEATURES};
+use crate::units::Bytes;
 
 /// Most queries of a tile.
 const QUERIES: f64 = 128.0;
@@ -60,11 +61,11 @@ pub enum Mode {
 /// Most queries that a decode kernel packs into one tile together with the heads of a group.
 const DECODE_QUERIES: u64 = 16;
 
-/// Forward calls with at most 16 queries over more keys run as decode.
+/// Forward calls with one query, or with at most 16 over more keys, run as decode.
 pub fn mode(op: &Attention, pass: Pass) -> Mode {
     if pass != Pass::Fwd {
         Mode::Backward
-    } else if op.q_len <= DECODE_QUERIES && op.kv_len > op.q_len {
+    } else if op.q_len == 1 || (op.q_len <= DECODE_QUERIES && op.kv_len > op.q_len) {
         Mode::Decode
     } else {
         Mode::Forward
@@ -154,12 +155,12 @@ pub struct Terms {
     pub split: f64,
 }
 
-/// No run is faster: useful FLOPs at the datasheet peak, and bytes at the datasheet DRAM rate, or at the L2's
-/// when they could all be there from before.
+/// No run is faster: FLOPs that the result needs at the datasheet peak; all bytes at the L2's rate; what the L2
+/// cannot hold from before at the datasheet DRAM rate.
 pub fn floor(op: &Attention, pass: Pass, dtype: Dtype, gpu: &Gpu) -> f64 {
     let bytes = op.traffic(pass, dtype.size()).total();
-    let memory = if bytes.0 > gpu.l2_size.0 { bytes / gpu.dram } else { bytes / gpu.l2 };
-    (op.flops(pass) / gpu.peak(dtype)).max(memory).0
+    let beyond = (bytes - gpu.l2_size).max(Bytes::ZERO);
+    (op.flops(pass) / gpu.peak(dtype)).max(bytes / gpu.l2).max(beyond / gpu.dram).0
 }
 
 /// Head size as the kernels pad it: multiples of 32 up to 128, then of 64.
@@ -197,17 +198,30 @@ pub fn reference(op: &Attention, pass: Pass, dtype: Dtype, constants: &[f64], gp
     form(op, pass, dtype, constants, gpu).time
 }
 
+/// Share of the bytes that come from DRAM. The ramp from `keep` to twice `keep` of the capacity stands for the
+/// L2's imperfect replacement.
+fn miss_share(bytes: f64, keep: f64, gpu: &Gpu) -> f64 {
+    (bytes / (keep * gpu.l2_size.0) - 1.0).clamp(0.0, 1.0)
+}
+
+/// `keep` of prefill, and its share of the L2 bandwidth: as products have it (`tile::Constants::START`, eight
+/// sets of operands in turn).
+const PREFILL_KEEP: f64 = 0.4;
+const PREFILL_HOT: f64 = 0.4;
+
 fn prefill(op: &Attention, pass: Pass, dtype: Dtype, c: &[f64; CONSTANTS], gpu: &Gpu) -> Terms {
     let [eff, soft, quant, mask, bw, step, t0, whole, cta] = *c;
     let sm = f64::from(gpu.sm_count);
     let products = if pass == Pass::Fwd { 2.0 } else { 5.0 };
-    let bq = if op.q_len as f64 <= KEYS { KEYS } else { QUERIES };
-    let ratio = bq / KEYS;
-    let (nq, nk) = ((op.q_len as f64 / bq).ceil(), (op.kv_len as f64 / KEYS).ceil());
+    let short = |n: u64| n.div_ceil(16).max(1) as f64 * 16.0;
+    let bq = if op.q_len as f64 <= KEYS { short(op.q_len) } else { QUERIES };
+    let bk = short(op.kv_len).min(KEYS);
+    let ratio = bq / bk;
+    let (nq, nk) = ((op.q_len as f64 / bq).ceil(), (op.kv_len as f64 / bk).ceil());
     let heads = op.batch as f64 * op.heads as f64;
     let pairs = live_tiles(nq, nk, ratio, op.causal);
     let per_sm = eff * peak(dtype, gpu) / sm;
-    let tile = products * 2.0 * bq * KEYS * (padded_head(op.head_dim) + soft) / per_sm;
+    let tile = products * 2.0 * bq * bk * (padded_head(op.head_dim) + soft) / per_sm;
     let longest = if op.causal { nk.min(nq * ratio) } else { nk };
     let waves = heads * nq / sm;
     let work = heads * pairs * tile / sm;
@@ -215,7 +229,9 @@ fn prefill(op: &Attention, pass: Pass, dtype: Dtype, c: &[f64; CONSTANTS], gpu: 
     let mask = if op.causal { mask } else { 1.0 };
     let rounded = work + quant * (waves.ceil() - waves) * mean;
     let compute = rounded.max(whole.min(1.0) * longest * tile) * mask;
-    let memory = op.traffic(pass, dtype.size()).total().0 / (bw * gpu.dram_sustained.0);
+    let bytes = op.traffic(pass, dtype.size()).total().0;
+    let miss = miss_share(bytes, PREFILL_KEEP, gpu);
+    let memory = bytes * (miss / (bw * gpu.dram_sustained.0) + (1.0 - miss) / (PREFILL_HOT * gpu.l2.0));
     let latency = step * longest * waves.ceil().min(4.0) + cta * waves;
     let time = t0 + compute.max(memory) + latency;
     Terms { time, compute, memory, latency, launch: t0, work, waves, split: 1.0 }
@@ -230,8 +246,7 @@ fn decode(op: &Attention, pass: Pass, dtype: Dtype, c: &[f64; CONSTANTS], gpu: &
     let waves = heads * split / sm;
     let bytes = op.traffic(pass, dtype.size()).total().0;
     let alone = if waves < fill { (fill / waves).powf(lone) } else { 1.0 };
-    // The ramp from `keep` to twice `keep` of the capacity stands for the L2's imperfect replacement.
-    let miss = (bytes / (keep * gpu.l2_size.0) - 1.0).clamp(0.0, 1.0);
+    let miss = miss_share(bytes, keep, gpu);
     let memory =
         alone * (miss * bytes / (bw * gpu.dram_sustained.0) + (1.0 - miss) * bytes / (hot * gpu.l2.0));
     let compute = step * kv / split * waves.ceil();
@@ -253,7 +268,7 @@ pub fn forest(class: &str, generation: Architecture) -> &'static str {
 pub const FEATURES: usize = 48;
 
 fn log2(x: f64) -> f32 {
-    x.max(1e-30).log2() as f32
+    (x.max(1e-30) as f32).log2()
 }
 
 /// Dimensionless features of the correction: shares of the closed form, waves, block efficiency, shape.
@@ -364,7 +379,8 @@ mod tests {
     #[test]
     fn few_queries_over_a_cache_are_decode() {
         assert_eq!(mode(&call(1, 8, 1, 4096, 128, false), Pass::Fwd), Mode::Decode);
-        assert_eq!(mode(&call(1, 8, 1, 1, 128, false), Pass::Fwd), Mode::Forward);
+        assert_eq!(mode(&call(1, 8, 1, 1, 128, false), Pass::Fwd), Mode::Decode);
+        assert_eq!(mode(&call(1, 8, 2, 2, 128, false), Pass::Fwd), Mode::Forward);
         assert_eq!(mode(&call(1, 8, 1, 4096, 128, false), Pass::Bwd), Mode::Backward);
         assert_eq!(class(&call(1, 8, 64, 64, 128, true), Pass::Bwd, Dtype::Bf16), "attention/bwd/half");
         assert_eq!(key("attention/fwd/half", Architecture::Hopper), "attention/fwd/half/hopper");

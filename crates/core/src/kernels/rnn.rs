@@ -4,19 +4,22 @@
 //! t_in   = products of the inputs with their weights, over all steps, layers and directions
 //!          (backward: gradients of the inputs and of both weights)
 //! t_step = product of the state with its weights, one step
-//! chain  = step + grow*max(t_step - launch, 0) + state*batch*hidden
-//! time   = t0 + input*t_in + seq * layers^(1 - overlap) * directions^(1 - both) * chain
+//! W      = gates*hidden*hidden                        weights of the state
+//! chain  = step + grow*max(t_step - launch, 0) + state*batch*hidden + reuse*W
+//! time   = t0 + load*layers*directions*W + input*t_in
+//!          + seq * layers^(1 - overlap) * directions^(1 - both) * chain
 //! ```
 //!
-//! Where `launch` is the launch share of the product's own form. Layers and directions run side by side in
-//! part, hence the exponents. t0, step, grow, state, input, overlap and both are fitted per number format,
-//! direction and algorithm.
+//! Where `launch` is the launch share of the product's own form. The kernel for small states loads its weights
+//! once (`load`) and passes over them every step (`reuse`). Layers and directions run side by side in part,
+//! hence the exponents. The nine constants are fitted per number format, pass and algorithm.
 
 use super::alignment;
 use crate::dtype::Dtype;
 use crate::gpu::{Architecture, Gpu};
 use crate::ops::{Gemm, Layout, Pass, Rnn, RnnKind};
 use crate::time::trees::{Features, MAX_FEATURES};
+use crate::units::Bytes;
 
 /// The algorithm that PyTorch asks cuDNN for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -88,13 +91,22 @@ pub fn class(op: &Rnn, pass: Pass, dtype: Dtype, gpu: &Gpu) -> String {
 }
 
 /// Number of constants.
-pub const CONSTANTS: usize = 7;
+pub const CONSTANTS: usize = 9;
 
 /// Their names.
-pub const NAMES: [&str; CONSTANTS] = ["t0_s", "step_s", "grow", "state_s", "input", "overlap", "both"];
+pub const NAMES: [&str; CONSTANTS] =
+    ["t0_s", "step_s", "grow", "state_s", "input", "overlap", "both", "load_s", "reuse_s"];
 
 /// Where fits start, and what is used without a fit.
-pub const START: [f64; CONSTANTS] = [1e-5, 3e-6, 1.0, 1e-12, 1.0, 0.2, 0.2];
+pub const START: [f64; CONSTANTS] = [1e-5, 3e-6, 1.0, 1e-12, 1.0, 0.2, 0.2, 1e-13, 1e-14];
+
+/// Where fits of the kernel for small states start: it keeps its weights and does no products.
+pub const SMALL_START: [f64; CONSTANTS] = [5e-6, 4e-7, 0.1, 1e-12, 1.0, 0.05, 0.05, 5e-10, 2e-11];
+
+/// Where the fit of an algorithm starts.
+pub fn start(algorithm: Algorithm) -> &'static [f64; CONSTANTS] {
+    if algorithm == Algorithm::Small { &SMALL_START } else { &START }
+}
 
 /// Launch share of one product, as its closed form has it.
 const PRODUCT_LAUNCH_S: f64 = 2.2e-6;
@@ -108,22 +120,24 @@ pub struct Terms {
     pub input: f64,
     /// Steps in turn.
     pub chain: f64,
+    /// Weights loaded before the first step.
+    pub load: f64,
     /// Launch and set-up.
     pub launch: f64,
     /// The product of one step by its own form.
     pub step_product: f64,
 }
 
-/// No run is faster: FLOPs at the datasheet peak, and bytes at the datasheet DRAM rate, or at the L2's when
-/// they could all be there from before.
+/// No run is faster: FLOPs that the result needs at the datasheet peak; all bytes at the L2's rate; what the L2
+/// cannot hold from before at the datasheet DRAM rate.
 pub fn floor(op: &Rnn, pass: Pass, dtype: Dtype, gpu: &Gpu) -> f64 {
     let bytes = op.traffic(pass, dtype.size()).total();
-    let memory = if bytes.0 > gpu.l2_size.0 { bytes / gpu.dram } else { bytes / gpu.l2 };
-    (op.flops(pass) / gpu.peak(dtype)).max(memory).0
+    let beyond = (bytes - gpu.l2_size).max(Bytes::ZERO);
+    (op.flops(pass) / gpu.peak(dtype)).max(bytes / gpu.l2).max(beyond / gpu.dram).0
 }
 
 /// The closed form. `product` gives the time of a matrix product in this format on this GPU; `constants` that
-/// are not [`CONSTANTS`] numbers are replaced by [`START`].
+/// are fewer than [`CONSTANTS`] numbers are replaced by [`start`].
 pub fn form(
     op: &Rnn,
     pass: Pass,
@@ -133,7 +147,8 @@ pub fn form(
     gpu: &Gpu,
 ) -> Terms {
     let (input, step) = products(op, pass, product);
-    let mut t = chain(op, constants, input, step);
+    let c = constants.first_chunk().unwrap_or(start(algorithm(op, pass, dtype, gpu)));
+    let mut t = chain(op, c, input, step);
     t.time = t.time.max(floor(op, pass, dtype, gpu));
     t
 }
@@ -176,22 +191,24 @@ pub fn products(op: &Rnn, pass: Pass, product: &dyn Fn(Gemm) -> f64) -> (f64, f6
 }
 
 /// The form from the products' times.
-pub fn chain(op: &Rnn, constants: &[f64], input: f64, step_product: f64) -> Terms {
-    let [t0, step, grow, state, input_share, overlap, both] = *constants.first_chunk().unwrap_or(&START);
+pub fn chain(op: &Rnn, constants: &[f64; CONSTANTS], input: f64, step_product: f64) -> Terms {
+    let [t0, step, grow, state, input_share, overlap, both, load, reuse] = *constants;
+    let (layers, directions) = (op.layers as f64, op.directions() as f64);
     let cells = op.batch as f64 * op.hidden as f64;
-    let one = step + grow * (step_product - PRODUCT_LAUNCH_S).max(0.0) + state * cells;
-    let abreast =
-        (op.layers as f64).powf(1.0 - overlap.min(1.0)) * (op.directions() as f64).powf(1.0 - both.min(1.0));
+    let weights = op.kind.gates() as f64 * op.hidden as f64 * op.hidden as f64;
+    let one = step + grow * (step_product - PRODUCT_LAUNCH_S).max(0.0) + state * cells + reuse * weights;
+    let abreast = layers.powf(1.0 - overlap.min(1.0)) * directions.powf(1.0 - both.min(1.0));
     let chain = op.seq as f64 * abreast * one;
     let input = input_share * input;
-    Terms { time: t0 + input + chain, input, chain, launch: t0, step_product }
+    let load = load * layers * directions * weights;
+    Terms { time: t0 + load + input + chain, input, chain, load, launch: t0, step_product }
 }
 
 /// Places of the feature vector that are filled.
 pub const FEATURES: usize = 40;
 
 fn log2(x: f64) -> f32 {
-    x.max(1e-30).log2() as f32
+    (x.max(1e-30) as f32).log2()
 }
 
 /// Dimensionless features of the correction.
@@ -210,6 +227,7 @@ pub fn features(op: &Rnn, pass: Pass, dtype: Dtype, t: &Terms, gpu: &Gpu) -> Fea
     push(log2(t.time * 1e6));
     push(share(t.input));
     push(share(t.chain));
+    push(share(t.load));
     push(share(t.launch));
     push(log2(t.step_product * 1e6));
     push(log2(t.chain / s * 1e6));
@@ -240,6 +258,7 @@ pub fn features(op: &Rnn, pass: Pass, dtype: Dtype, t: &Terms, gpu: &Gpu) -> Fea
     push(log2(gates * h * h * e / gpu.l2_size.0));
     push(log2(gates * h * h * e / f64::from(gpu.sm_count) / gpu.shared_per_sm.0));
     push(log2(b * h / f64::from(gpu.sm_count)));
+    push(log2(gates * h * h));
     push(log2(op.input as f64 / h));
     push(log2(alignment(op.hidden, 256) as f64));
     push(log2(alignment(op.input, 64) as f64));
@@ -279,11 +298,12 @@ mod tests {
     #[test]
     fn hand_computed_chain() {
         let op = Rnn { bidirectional: true, ..lstm(4, 32, 50, 4) };
-        let c = [1e-5, 2e-6, 0.5, 1e-9, 2.0, 0.5, 1.0];
+        let c = [1e-5, 2e-6, 0.5, 1e-9, 2.0, 0.5, 1.0, 1e-10, 1e-10];
         let t = chain(&op, &c, 3e-6, 4.2e-6);
-        // one step: 2 + 0.5*(4.2 - 2.2) + 200*0.001 = 3.2 us; 10 steps x sqrt(4) layers x 1
-        assert!((t.chain - 64e-6).abs() < 1e-12, "{}", t.chain);
-        assert!((t.time - 80e-6).abs() < 1e-12, "{}", t.time);
+        // one step: 2 + 0.5*(4.2 - 2.2) + 200*0.001 + 10,000*0.0001 = 4.2 us; 10 steps x sqrt(4) layers x 1
+        assert!((t.chain - 84e-6).abs() < 1e-12, "{}", t.chain);
+        // 10 + 84 + 2*3 for the inputs + 8 x 10,000 weights x 0.0001 = 108 us
+        assert!((t.time - 108e-6).abs() < 1e-12, "{}", t.time);
     }
 
     #[test]
