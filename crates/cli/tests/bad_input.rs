@@ -179,7 +179,7 @@ fn sizes_of_a_prediction_are_checked() {
     refuses(&run(&["predict", "resnet50", "--gpu", "h200", "--seq", "128"]), &["resnet50", "sequence"]);
     refuses(&run(&["predict", "gpt2", "--gpu", "h200", "--seq", "100000"]), &["seq", "1024"]);
     refuses(&run(&["predict", "resnet50", "--gpu", "h200", "--precision", "fp5"]), &["fp5", "amp"]);
-    refuses(&run(&["predict", "resnet50", "--gpu", "h200", "--mode", "trian"]), &["trian", "train"]);
+    refuses(&run(&["predict", "resnet50", "--gpu", "h200", "--mode", "trains"]), &["trains", "train"]);
     refuses(&run(&["predict", "resnet50", "--gpu", "h200", "--optimizer", "adm"]), &["adm", "adam"]);
 }
 
