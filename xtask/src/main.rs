@@ -1,4 +1,4 @@
-//! The project's tasks: `cargo xtask test`, `cargo xtask bench`, `cargo xtask validate-shared`, `cargo xtask fuzz`.
+//! The project's tasks: `cargo xtask test`, `cargo xtask bench` and so on; without a name it lists them.
 //!
 //! They need Rust and nothing else: what is missing is installed under `target/`.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -7,6 +7,7 @@ mod bench;
 mod fuzz;
 mod licences;
 mod purity;
+mod readme;
 mod run;
 mod spelling;
 mod test;
@@ -21,6 +22,7 @@ const HELP: &str = "usage: cargo xtask TASK
   test             format, lints, tests, docs, licences, spelling, Python and browser parts
   bench            speed of start-up, predictions and operator files
   validate-shared  checks against the shared data folder (PREFLOP_SHARED, default ../shared)
+  readme           rewrites the example in README.md with what the tool prints
   fuzz [SECONDS]   random input into every parser (default 60 seconds)";
 
 /// The root of the repository: the folder above this package.
@@ -36,6 +38,7 @@ fn task() -> anyhow::Result<()> {
         ["test"] => test::run(&root),
         ["bench"] => bench::run(&root),
         ["validate-shared"] => validate::run(&root),
+        ["readme"] => readme::run(&root, true),
         ["fuzz"] => fuzz::run(&root, "60"),
         ["fuzz", seconds] => fuzz::run(&root, seconds),
         _ => anyhow::bail!("{HELP}"),

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change is merged.
 
 use crate::run::{cargo, program, step, succeed, works};
-use crate::{licences, purity, spelling};
+use crate::{licences, purity, readme, spelling};
 use std::path::Path;
 
 /// Runs all steps; the first failure ends it.
@@ -15,6 +15,7 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
     })?;
     step("core for the browser", || wasm(root))?;
     step("tests", || tests(root))?;
+    step("example in README.md", || readme::run(root, false))?;
     step("documentation", || {
         let mut doc = cargo(root, &["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
         succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))

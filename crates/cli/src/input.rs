@@ -4,6 +4,7 @@ use crate::error::InputError;
 use anyhow::Context as _;
 use preflop_core::Gpu;
 use preflop_core::gpu::{catalog, parse};
+use preflop_core::model::{Graph, ModelError, zoo};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -30,6 +31,34 @@ fn gpu_file(path: &str) -> anyhow::Result<Gpu> {
             .hint("a GPU file is TOML; docs/gpu-file.md shows one")
     })?;
     Ok(parse(&text, path)?)
+}
+
+/// A captured graph lists every tensor of a network: large ones reach some tens of megabytes.
+const MAX_GRAPH_FILE: u64 = 256 << 20;
+
+/// A model of the zoo by name, or the graph that a file holds.
+pub fn model(name: &str, batch: Option<u64>, seq: Option<u64>) -> anyhow::Result<Graph> {
+    let extension = Path::new(name).extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
+    let is_file = name.contains(['/', '\\']) || matches!(extension.as_str(), "json" | "onnx" | "pt2" | "csv");
+    if !is_file && !Path::new(name).is_file() {
+        return zoo::build(name, batch, seq).map_err(|error| match error {
+            ModelError::Unknown { .. } => {
+                InputError::new(error.to_string()).hint("`preflop models` lists all").into()
+            }
+            other => other.into(),
+        });
+    }
+    if batch.is_some() || seq.is_some() {
+        let message = format!("{name}: a captured graph has its batch and sequence built in");
+        return Err(InputError::new(message).hint("leave out `--batch` and `--seq`").into());
+    }
+    let bytes = read_limited(name, MAX_GRAPH_FILE, "model file")?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let message = format!("{name}: not a captured graph: {error}");
+        InputError::new(message)
+            .hint("a model file is a graph in JSON; `preflop models` lists the built-in models")
+            .into()
+    })
 }
 
 /// Reads a file that must not be larger than `limit`. The limit holds for pipes and devices too.
@@ -62,19 +91,14 @@ fn count(text: &str, max: u64) -> Result<u64, String> {
     }
 }
 
-/// The most samples of one iteration: a thousand times what any GPU holds.
-const MAX_BATCH: u64 = 1_000_000;
-/// The longest sequence, likewise.
-const MAX_SEQ: u64 = 10_000_000;
-
 /// For `--batch`.
 pub fn batch(text: &str) -> Result<u64, String> {
-    count(text, MAX_BATCH)
+    count(text, zoo::MAX_BATCH)
 }
 
 /// For `--seq`.
 pub fn seq(text: &str) -> Result<u64, String> {
-    count(text, MAX_SEQ)
+    count(text, zoo::MAX_SEQ)
 }
 
 #[cfg(test)]
@@ -84,7 +108,7 @@ mod tests {
     #[test]
     fn counts_are_whole_and_bounded() {
         assert_eq!(batch("64"), Ok(64));
-        for bad in ["0", "-1", "1e18", "NaN", "", "1.5", "1000001", "99999999999999999999999"] {
+        for bad in ["0", "-1", "1e18", "NaN", "", "1.5", "1048577", "99999999999999999999999"] {
             assert!(batch(bad).is_err(), "{bad}");
         }
     }

@@ -4,7 +4,9 @@ mod commands;
 mod error;
 mod input;
 mod output;
+mod report;
 mod rows;
+mod shape;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::{ColorChoice, Output};
@@ -28,8 +30,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Predict(commands::predict::PredictArgs),
     Ops(commands::ops::OpsArgs),
     Gpus(commands::gpus::GpusArgs),
+    Models(commands::models::ModelsArgs),
     Delta(commands::delta::DeltaArgs),
     Explore(commands::explore::ExploreArgs),
     Sensitivity(commands::sensitivity::SensitivityArgs),
@@ -39,8 +43,10 @@ enum Command {
 fn run(cli: Cli) -> anyhow::Result<()> {
     let output = Output::new(cli.json, cli.color);
     match cli.command {
+        Command::Predict(args) => commands::predict::run(&args, &output),
         Command::Ops(args) => commands::ops::run(&args, &output),
         Command::Gpus(args) => commands::gpus::run(args, &output),
+        Command::Models(args) => commands::models::run(args, &output),
         Command::Delta(args) => commands::delta::run(&args, &output),
         Command::Explore(args) => commands::explore::run(&args, &output),
         Command::Sensitivity(args) => commands::sensitivity::run(&args, &output),

@@ -1,9 +1,7 @@
 //! How answers look: tables that fit the terminal, three significant digits with a unit, colour only there.
 
 use anyhow::Context as _;
-use comfy_table::{
-    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width,
-};
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table};
 use preflop_core::units::{Bytes, Flops, Seconds};
 use serde::Serialize;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
@@ -52,23 +50,10 @@ impl Output {
         Self { json, color, width }
     }
 
-    /// Prints a value as JSON, indented for people on a terminal and on one line for programs.
-    pub fn print_json(&self, value: &impl Serialize) -> anyhow::Result<()> {
-        let mut out = stdout();
-        if io::stdout().is_terminal() {
-            serde_json::to_writer_pretty(&mut out, value)
-        } else {
-            serde_json::to_writer(&mut out, value)
-        }
-        .map_err(io::Error::from)?;
-        writeln!(out)?;
-        out.flush().context("writing the output")
-    }
-
     /// A table without borders, as wide as the terminal allows.
     pub fn table(&self, header: &[(&str, Align)]) -> Table {
         let mut table = Table::new();
-        table.load_style(comfy_table::presets::NOTHING.into());
+        table.load_style(comfy_table::presets::NOTHING);
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(self.width as u16);
         if self.color {
             table.enforce_styling();
@@ -128,16 +113,22 @@ impl Align {
     }
 }
 
-/// Limits a column to so many characters.
-pub fn limit_column(table: &mut Table, index: usize, width: usize) {
-    if let Some(column) = table.column_mut(index) {
-        column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(width as u16)));
-    }
-}
-
 /// Buffered standard output.
 pub fn stdout() -> BufWriter<io::StdoutLock<'static>> {
     BufWriter::with_capacity(1 << 16, io::stdout().lock())
+}
+
+/// Prints a value as JSON, indented for people on a terminal and on one line for programs.
+pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut out = stdout();
+    if io::stdout().is_terminal() {
+        serde_json::to_writer_pretty(&mut out, value)
+    } else {
+        serde_json::to_writer(&mut out, value)
+    }
+    .map_err(io::Error::from)?;
+    writeln!(out)?;
+    out.flush().context("writing the output")
 }
 
 /// Prints the lines of a table without the blanks at their ends.

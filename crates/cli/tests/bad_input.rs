@@ -158,6 +158,69 @@ fn bad_rows_do_not_stop_the_others() {
 }
 
 #[test]
+fn unknown_models_get_close_names() {
+    refuses(&run(&["predict", "rensnet50", "--gpu", "h200"]), &["`rensnet50`", "`resnet50`"]);
+    refuses(&run(&["models", "show", "vgg61"]), &["`vgg61`", "`vgg16`"]);
+    refuses(&run(&["predict", "resnet50", "--gpu", "h20"]), &["`h200`"]);
+    refuses(&run(&["predict", "resnet50"]), &["--gpu"]);
+}
+
+#[test]
+fn sizes_of_a_prediction_are_checked() {
+    for bad in
+        ["0", "-1", "1e18", "1000000000000000000", "NaN", "inf", "1.5", "", "99999999999999999999999999"]
+    {
+        refuses(
+            &run(&["predict", "resnet50", "--gpu", "h200", "--batch", bad]),
+            &["--batch", "whole number from 1"],
+        );
+        refuses(&run(&["predict", "gpt2", "--gpu", "h200", "--seq", bad]), &["--seq", "whole number from 1"]);
+    }
+    refuses(&run(&["predict", "resnet50", "--gpu", "h200", "--seq", "128"]), &["resnet50", "sequence"]);
+    refuses(&run(&["predict", "gpt2", "--gpu", "h200", "--seq", "100000"]), &["seq", "1024"]);
+    refuses(&run(&["predict", "resnet50", "--gpu", "h200", "--precision", "fp5"]), &["fp5", "amp"]);
+    refuses(&run(&["predict", "resnet50", "--gpu", "h200", "--mode", "trains"]), &["trains", "train"]);
+    refuses(&run(&["predict", "resnet50", "--gpu", "h200", "--optimizer", "adm"]), &["adm", "adam"]);
+}
+
+#[test]
+fn the_largest_batch_is_predicted_not_overflown() {
+    for model in ["resnet50", "gpt2", "gnmt"] {
+        let out = run(&["predict", model, "--gpu", "p4", "--batch", "1048576", "--json"]);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        if out.status.success() {
+            let answer: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+            assert!(answer["iteration_ms"].as_f64().unwrap().is_finite());
+            assert_eq!(answer["fits"], false);
+        } else {
+            // Too large is an answer too, as long as it says so.
+            refuses(&out, &[]);
+        }
+        assert!(!stderr.contains("panicked"), "{stderr}");
+    }
+}
+
+#[test]
+fn model_files_are_checked() {
+    let (_f, empty) = file("model.json", b"{}");
+    refuses(&run(&["predict", &empty, "--gpu", "h200"]), &["model.json", "captured graph"]);
+    let (_f, binary) = file("model.onnx", &[0xff, 0x00, 0x12]);
+    refuses(&run(&["predict", &binary, "--gpu", "h200"]), &["model.onnx", "captured graph"]);
+    refuses(&run(&["predict", "./no-such.json", "--gpu", "h200"]), &["no-such.json"]);
+
+    let graph = preflop_core::model::zoo::build("alexnet", Some(2), None).unwrap();
+    let text = serde_json::to_string(&graph).unwrap();
+    let (_f, whole) = file("alexnet.json", text.as_bytes());
+    refuses(&run(&["predict", &whole, "--gpu", "h200", "--batch", "4"]), &["--batch"]);
+    let from_file = run(&["predict", &whole, "--gpu", "h200", "--json"]);
+    let from_zoo = run(&["predict", "alexnet", "--gpu", "h200", "--batch", "2", "--json"]);
+    assert!(from_file.status.success(), "{}", String::from_utf8_lossy(&from_file.stderr));
+    assert_eq!(from_file.stdout, from_zoo.stdout);
+    let (_f, half) = file("alexnet.json", &text.as_bytes()[..text.len() / 2]);
+    refuses(&run(&["predict", &half, "--gpu", "h200"]), &["alexnet.json", "EOF"]);
+}
+
+#[test]
 fn arguments_are_checked() {
     refuses(&run(&["gpu"]), &["gpu", "gpus"]);
     refuses(&run(&["gpus", "--jsn"]), &["--jsn", "--json"]);

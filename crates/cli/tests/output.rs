@@ -69,7 +69,12 @@ fn colour_only_where_asked_for() {
 #[test]
 fn lists_fit_the_terminal() {
     for width in [60_usize, 80, 120] {
-        for args in [&["gpus"][..], &["gpus", "show", "mi100"]] {
+        for args in [
+            &["gpus"][..],
+            &["gpus", "show", "mi100"],
+            &["models"],
+            &["predict", "bert-base", "--gpu", "a100"],
+        ] {
             let shown = text(preflop(args).env("COLUMNS", width.to_string()));
             let longest = shown.lines().map(|l| l.chars().count()).max().unwrap();
             assert!(longest <= width, "{args:?}: {longest} columns of {width}");
@@ -102,6 +107,65 @@ fn operator_lines_have_the_promised_names_in_order() {
         assert!(low <= time && time <= high);
     }
     assert_eq!(out.lines().count(), 100);
+}
+
+#[test]
+fn a_prediction_has_the_promised_names() {
+    let answer =
+        json(&["predict", "resnet50", "--gpu", "h200", "--batch", "32", "--precision", "amp", "--json"]);
+    for (key, value) in [("model", "resnet50"), ("gpu", "h200"), ("precision", "amp"), ("mode", "train")] {
+        assert_eq!(answer[key], value);
+    }
+    assert_eq!(answer["batch"], 32);
+    assert!(answer["seq"].is_null() && answer["fits"].is_boolean() && answer["unmodelled"].is_array());
+    assert!(["compute", "dram", "l2", "latency", "host"].contains(&answer["bound"].as_str().unwrap()));
+    let number = |key: &str| answer[key].as_f64().unwrap_or_else(|| panic!("{key}"));
+    for key in ["gpu_busy_ms", "host_ms", "memory_mib", "flops", "dram_bytes"] {
+        assert!(number(key).is_finite() && number(key) > 0.0, "{key}");
+    }
+    assert!(number("low_ms") <= number("iteration_ms") && number("iteration_ms") <= number("high_ms"));
+    // 32 samples in iteration_ms
+    assert!((number("samples_per_s") * number("iteration_ms") / 1e3 - 32.0).abs() < 1e-6);
+    let ops = answer["ops"].as_array().unwrap();
+    for op in ops {
+        for key in ["name", "op", "phase", "bound"] {
+            assert!(op[key].is_string(), "{key}");
+        }
+        assert!(op["count"].as_u64().unwrap() > 0 && op["time_us"].as_f64().unwrap() > 0.0);
+    }
+    let shares: f64 = ops.iter().map(|op| op["share"].as_f64().unwrap()).sum();
+    assert!((shares - 1.0).abs() < 1e-9, "{shares}");
+    let language = json(&["predict", "gpt2", "--gpu", "a100", "--mode", "infer", "--json"]);
+    assert_eq!((&language["seq"], &language["gpu"]), (&1024.into(), &"a100-sxm-80gb".into()));
+}
+
+#[test]
+fn every_model_is_predicted_on_old_and_new_gpus() {
+    let models = json(&["models", "--json"]);
+    for model in models.as_array().unwrap() {
+        let name = model["name"].as_str().unwrap();
+        for (gpu, mode, precision) in
+            [("p4", "infer", "fp32"), ("b200", "train", "amp"), ("mi300x", "infer", "fp16")]
+        {
+            let answer =
+                json(&["predict", name, "--gpu", gpu, "--mode", mode, "--precision", precision, "--json"]);
+            assert!(answer["iteration_ms"].as_f64().unwrap() > 0.0, "{name} on {gpu}");
+        }
+    }
+}
+
+#[test]
+fn people_see_time_memory_and_ten_operators() {
+    let shown = text(preflop(&["predict", "resnet50", "--gpu", "h200"]).env("COLUMNS", "120"));
+    for word in
+        ["resnet50 training, batch 64", "90 % interval", "samples/s", "memory", "fits", "bound", "share"]
+    {
+        assert!(shown.contains(word), "{word}: {shown}");
+    }
+    let table = shown.lines().skip_while(|l| !l.starts_with("operator")).skip(1);
+    assert_eq!(table.take_while(|l| !l.contains("more kinds of operators")).count(), 10);
+    let large = text(&mut preflop(&["predict", "gpt2", "--gpu", "p4", "--batch", "64"]));
+    assert!(large.contains("DOES NOT FIT") && large.contains("would fit"), "{large}");
 }
 
 #[test]

@@ -106,9 +106,19 @@ pub fn report(cases: &[Case], detail: bool) {
         for c in cases {
             println!(
                 "{:16} b{:<4} {:4} {:5}  iter {:8.2} / {:8.2}  busy {:8.2} / {:8.2}  host {:7.2}  kernels {:5.0} / {:5.0}  mem {:6.0} / {:6.0}",
-                c.model, c.batch, c.precision, c.mode, c.prediction.time.ms(), c.iter_ms,
-                c.prediction.gpu_busy.ms(), c.busy_ms, c.prediction.host.ms(),
-                c.prediction.launches, c.kernels, c.iteration.memory.peak.mib(), c.peak_mib
+                c.model,
+                c.batch,
+                c.precision,
+                c.mode,
+                c.prediction.time.ms(),
+                c.iter_ms,
+                c.prediction.gpu_busy.ms(),
+                c.busy_ms,
+                c.prediction.host.ms(),
+                c.prediction.launches,
+                c.kernels,
+                c.iteration.memory.peak.mib(),
+                c.peak_mib
             );
         }
     }

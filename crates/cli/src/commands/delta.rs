@@ -142,7 +142,7 @@ pub fn run(args: &DeltaArgs, output: &Output) -> anyhow::Result<()> {
         total_ms: total(&evaluated).ms(),
         bottlenecks: bottlenecks(&evaluated),
     };
-    if output.json { output.print_json(&report) } else { print(&report, &evaluated, args, output) }
+    if output.json { output::print_json(&report) } else { print(&report, &evaluated, args, output) }
 }
 
 fn counted(layers: Vec<Listed>, unique: bool) -> Vec<(Listed, u64)> {

@@ -165,7 +165,7 @@ pub fn run(args: &ExploreArgs, output: &Output) -> anyhow::Result<()> {
         let title = format!("{} on designs from {}", report.network, report.base);
         draw(path, &preflop_plot::pareto(&title, &dots)?)?;
     }
-    if output.json { output.print_json(&report) } else { print(&report, args, output) }
+    if output.json { output::print_json(&report) } else { print(&report, args, output) }
 }
 
 fn weights(path: Option<&str>) -> anyhow::Result<AreaWeights> {

@@ -96,7 +96,7 @@ fn list(output: &Output) -> anyhow::Result<()> {
     gpus.sort_by_key(|g| (g.vendor != Vendor::Nvidia, g.release_year, g.architecture, g.name.clone()));
     let listed: Vec<Listed> = gpus.iter().map(Listed::new).collect();
     if output.json {
-        return output.print_json(&listed);
+        return output::print_json(&listed);
     }
     // Year, SMs and board power go first where the terminal is narrow, then the chip.
     let wide = output.width >= 90;
@@ -164,7 +164,7 @@ struct Shown<'a> {
 fn show(gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
     let listed = Listed::new(gpu);
     if output.json {
-        return output.print_json(&Shown {
+        return output::print_json(&Shown {
             listed,
             chip: &gpu.chip,
             compute_capability: &gpu.compute_capability,
@@ -319,8 +319,8 @@ fn diff(a: &Gpu, b: &Gpu, output: &Output) -> anyhow::Result<()> {
         }
     }
     if output.json {
-        return output
-            .print_json(&serde_json::json!({ "a": a.name, "b": b.name, "differences": differences }));
+        let answer = serde_json::json!({ "a": a.name, "b": b.name, "differences": differences });
+        return output::print_json(&answer);
     }
     let mut table = output.table(&[
         ("figure", Align::Keep),

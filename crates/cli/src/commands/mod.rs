@@ -5,6 +5,8 @@ pub mod delta;
 pub mod explore;
 pub mod gpus;
 mod layers;
+pub mod models;
 pub mod ops;
+pub mod predict;
 pub mod sensitivity;
 mod tabular;

@@ -87,7 +87,7 @@ pub fn run(args: &SensitivityArgs, output: &Output) -> anyhow::Result<()> {
     tabular::write(&path, tabular::Format::Csv, &columns(&report.points), &report.points)?;
     report.files.push(path);
     if output.json {
-        return output.print_json(&report);
+        return output::print_json(&report);
     }
     let mut out = output::stdout();
     for file in &report.files {

@@ -1,0 +1,96 @@
+//! `preflop models`: the zoo.
+
+use crate::output::{self, Align, Output};
+use clap::{Args, Subcommand};
+use preflop_core::model::zoo;
+use std::io::Write as _;
+
+/// List the models, or show one
+#[derive(Debug, Args)]
+pub struct ModelsArgs {
+    #[command(subcommand)]
+    command: Option<ModelsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum ModelsCommand {
+    /// List all models (the default)
+    List,
+    /// Show one model
+    Show {
+        /// Model name
+        model: String,
+    },
+}
+
+/// Lists or shows.
+pub fn run(args: ModelsArgs, output: &Output) -> anyhow::Result<()> {
+    match args.command {
+        None | Some(ModelsCommand::List) => list(output),
+        Some(ModelsCommand::Show { model }) => show(&model, output),
+    }
+}
+
+fn list(output: &Output) -> anyhow::Result<()> {
+    let models = zoo::list();
+    if output.json {
+        return output::print_json(&models);
+    }
+    // The title goes first where the terminal is narrow.
+    let wide = output.width >= 72;
+    let mut header = vec![
+        ("name", Align::Keep),
+        ("family", Align::Keep),
+        ("parameters", Align::Right),
+        ("batch", Align::Right),
+        ("seq", Align::Right),
+    ];
+    if wide {
+        header.push(("what", Align::Left));
+    }
+    let mut table = output.table(&header);
+    for m in &models {
+        let mut row = vec![
+            m.name.to_string(),
+            m.family.to_string(),
+            output::grouped(m.parameters),
+            m.default_batch.to_string(),
+            m.default_seq.map_or_else(String::new, |s| s.to_string()),
+        ];
+        if wide {
+            row.push(m.title.to_string());
+        }
+        table.add_row(row);
+    }
+    let mut out = output::stdout();
+    output::write_table(&mut out, &table)?;
+    let note = "batch, seq: samples and tokens of one iteration unless `--batch` or `--seq` says otherwise.";
+    writeln!(out, "\n{}", output.dim(&output::wrapped(note, output.width, "")))?;
+    Ok(out.flush()?)
+}
+
+fn show(name: &str, output: &Output) -> anyhow::Result<()> {
+    let m = zoo::info(name)?;
+    if output.json {
+        return output::print_json(&m);
+    }
+    let mut out = output::stdout();
+    writeln!(out, "{} ({})\n", output.bold(m.title), m.name)?;
+    let seq = m.default_seq.map(|s| match m.max_seq {
+        Some(max) => format!("{s} tokens unless `--seq` says otherwise, at most {max}"),
+        None => format!("{s} tokens unless `--seq` says otherwise"),
+    });
+    let optimizer = serde_json::to_value(m.optimizer)?;
+    for (what, text) in [
+        ("family", m.family.to_string()),
+        ("parameters", output::grouped(m.parameters)),
+        ("sample", m.input.to_string()),
+        ("batch", format!("{} unless `--batch` says otherwise", m.default_batch)),
+        ("sequence", seq.unwrap_or_else(|| "none".to_string())),
+        ("optimizer", optimizer.as_str().unwrap_or_default().to_string()),
+    ] {
+        writeln!(out, "  {what:<11} {text}")?;
+    }
+    writeln!(out, "\nTry `preflop predict {} --gpu h200`.", m.name)?;
+    Ok(out.flush()?)
+}

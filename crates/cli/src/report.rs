@@ -1,0 +1,418 @@
+//! What `predict` says: one structure, printed as JSON for scripts or as a page for people.
+
+use crate::output::{self, Align, Output};
+use crate::shape;
+use comfy_table::{Cell, Color};
+use preflop_core::model::{Iteration, MemoryUse, Phase, Step};
+use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
+use preflop_core::units::{Bytes, Flops, Seconds};
+use preflop_core::{Gpu, Pass};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io::{self, Write};
+
+/// What was asked for.
+#[derive(Debug, Clone, Serialize)]
+pub struct Question {
+    /// Model name.
+    pub model: String,
+    /// GPU name.
+    pub gpu: String,
+    /// Samples of one iteration.
+    pub batch: u64,
+    /// Tokens of one sample, for models that have them.
+    pub seq: Option<u64>,
+    /// Number formats.
+    pub precision: &'static str,
+    /// Training or inference.
+    pub mode: &'static str,
+}
+
+/// The answer, with the names and units that scripts rely on.
+#[derive(Debug, Serialize)]
+pub struct Report<'a> {
+    #[serde(flatten)]
+    question: &'a Question,
+    iteration_ms: f64,
+    low_ms: f64,
+    high_ms: f64,
+    gpu_busy_ms: f64,
+    host_ms: f64,
+    memory_mib: f64,
+    fits: bool,
+    samples_per_s: f64,
+    flops: f64,
+    dram_bytes: f64,
+    bound: Bound,
+    unmodelled: Vec<Unmodelled<'a>>,
+    ops: Vec<OpLine<'a>>,
+    parameters: u64,
+    memory: MemoryParts,
+    gpu_memory_mib: f64,
+    assumptions: &'a [preflop_core::gpu::Assumption],
+    #[serde(skip)]
+    gpu: &'a Gpu,
+    #[serde(skip)]
+    steps: Vec<(&'a Step, &'a OpPrediction)>,
+    #[serde(skip)]
+    parts: MemoryUse,
+}
+
+/// An operator we know by name only, and how much of the GPU's time that concerns.
+#[derive(Debug, Serialize)]
+struct Unmodelled<'a> {
+    op: &'a str,
+    count: u64,
+    share: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct OpLine<'a> {
+    name: &'a str,
+    op: &'a str,
+    phase: Phase,
+    count: u64,
+    /// All `count` runs together.
+    time_us: f64,
+    share: f64,
+    bound: Bound,
+    pass: &'static str,
+    dtype: &'static str,
+    shape: String,
+}
+
+#[derive(Debug, Serialize)]
+struct MemoryParts {
+    weights_mib: f64,
+    gradients_mib: f64,
+    optimizer_mib: f64,
+    activations_mib: f64,
+    workspace_mib: f64,
+}
+
+/// Operators shown to people.
+const SHOWN: usize = 10;
+
+impl<'a> Report<'a> {
+    /// Puts the question, the operators and the prediction together.
+    pub fn new(
+        question: &'a Question,
+        gpu: &'a Gpu,
+        iteration: &'a Iteration,
+        p: &'a IterationPrediction,
+    ) -> Self {
+        let steps: Vec<(&Step, &OpPrediction)> =
+            p.steps.iter().filter_map(|s| Some((iteration.steps.get(s.step)?, &s.one))).collect();
+        let busy: f64 = steps.iter().map(|(s, p)| p.time.us() * f64::from(s.count)).sum();
+        let busy = if busy > 0.0 { busy } else { 1.0 };
+        let m = iteration.memory;
+        Self {
+            question,
+            iteration_ms: p.time.ms(),
+            low_ms: p.low.ms(),
+            high_ms: p.high.ms(),
+            gpu_busy_ms: p.gpu_busy.ms(),
+            host_ms: p.host.ms(),
+            memory_mib: m.peak.mib(),
+            fits: m.peak <= gpu.memory,
+            samples_per_s: iteration.samples as f64 / p.time.0,
+            flops: p.flops.0,
+            dram_bytes: p.dram.0,
+            bound: p.bound,
+            unmodelled: unmodelled(&steps, busy),
+            ops: lines(&steps, busy),
+            parameters: iteration.parameters,
+            memory: MemoryParts {
+                weights_mib: m.weights.mib(),
+                gradients_mib: m.gradients.mib(),
+                optimizer_mib: m.optimizer.mib(),
+                activations_mib: m.activations.mib(),
+                workspace_mib: m.workspace.mib(),
+            },
+            gpu_memory_mib: gpu.memory.mib(),
+            assumptions: &gpu.assumptions,
+            gpu,
+            steps,
+            parts: m,
+        }
+    }
+
+    /// The page for people.
+    pub fn write(&self, out: &mut impl Write, output: &Output) -> io::Result<()> {
+        let q = self.question;
+        let seq = q.seq.map_or_else(String::new, |s| format!(", sequence {s}"));
+        let mode = if q.mode == "train" { "training" } else { "inference" };
+        let gpu =
+            if self.gpu.title == self.gpu.name { String::new() } else { format!(" ({})", self.gpu.title) };
+        let title = format!("{} {mode}, batch {}{seq}, {} on {}{gpu}", q.model, q.batch, q.precision, q.gpu);
+        writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
+        for (what, text) in self.facts(output) {
+            let text = output::wrapped(&text, output.width.saturating_sub(14), "              ");
+            writeln!(out, "  {what:<11} {text}")?;
+        }
+        writeln!(out)?;
+        self.write_operators(out, output)?;
+        for line in self.remarks() {
+            writeln!(out, "\n{}", output::wrapped(&line, output.width, "  "))?;
+        }
+        Ok(())
+    }
+
+    fn facts(&self, output: &Output) -> Vec<(&'static str, String)> {
+        let ms = |x: f64| output::time(Seconds(x / 1e3));
+        let time = output.bold(&ms(self.iteration_ms));
+        let verdict = if self.fits { "fits" } else { "DOES NOT FIT" };
+        let memory = output::memory(Bytes::from_mib(self.memory_mib));
+        vec![
+            (
+                "time",
+                format!("{time} per iteration (90 % interval {} to {})", ms(self.low_ms), ms(self.high_ms)),
+            ),
+            ("throughput", format!("{} samples/s", output::three_digits(self.samples_per_s))),
+            ("bound", self.binding()),
+            ("memory", format!("{memory} of {}: {verdict}", output::memory(self.gpu.memory))),
+            ("where", self.by_phase_and_family()),
+            (
+                "work",
+                format!(
+                    "{}, {} through DRAM, {} parameters",
+                    output::flops(Flops(self.flops)),
+                    output::traffic(Bytes(self.dram_bytes)),
+                    output::grouped(self.parameters)
+                ),
+            ),
+        ]
+    }
+
+    /// Shares of the GPU's time by part of the iteration and by family of operators, the largest first.
+    fn by_phase_and_family(&self) -> String {
+        let mut phases: Vec<(&str, Seconds)> = Vec::new();
+        let mut families: Vec<(&str, Seconds)> = Vec::new();
+        let mut busy = Seconds::ZERO;
+        for (step, p) in &self.steps {
+            let time = p.time * f64::from(step.count);
+            busy += time;
+            for (list, key) in [(&mut phases, step.phase.name()), (&mut families, step.call.family().name())]
+            {
+                match list.iter_mut().find(|(k, _)| *k == key) {
+                    Some((_, sum)) => *sum += time,
+                    None => list.push((key, time)),
+                }
+            }
+        }
+        families.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
+        let say = |list: &[(&str, Seconds)]| {
+            let shares =
+                list.iter().map(|(k, t)| (k, 100.0 * (*t / busy))).filter(|(_, share)| *share >= 0.5);
+            shares.map(|(k, share)| format!("{k} {share:.0} %")).collect::<Vec<_>>().join(", ")
+        };
+        if phases.len() > 1 { format!("{}; {}", say(&phases), say(&families)) } else { say(&families) }
+    }
+
+    fn binding(&self) -> String {
+        let ms = |x: f64| output::time(Seconds(x / 1e3));
+        let (busy, host) = (ms(self.gpu_busy_ms), ms(self.host_ms));
+        match self.bound {
+            Bound::Host => format!("host: it needs {host} to launch what the GPU does in {busy}"),
+            bound => format!("{}: the GPU is busy for {busy}, the host for {host}", bound.name()),
+        }
+    }
+
+    /// The costliest operators; layers that run the very same call share a line.
+    fn write_operators(&self, out: &mut impl Write, output: &Output) -> io::Result<()> {
+        let (groups, busy) = self.groups();
+        let layout = Layout::of(output.width);
+        let mut header = vec![("operator", Align::Left), ("layer", Align::Keep)];
+        if layout.shape {
+            header.push(("shape", Align::Left));
+        }
+        header.extend([("count", Align::Right), ("time", Align::Right), ("share", Align::Right)]);
+        if layout.bar > 0 {
+            header.push(("", Align::Keep));
+        }
+        header.push(("bound", Align::Keep));
+        let mut table = output.table(&header);
+        let largest = groups.first().map_or(1.0, |g| g.time.0);
+        for group in groups.iter().take(SHOWN) {
+            let call = &group.steps[0].call;
+            let names: Vec<&str> = group.steps.iter().map(|s| s.name.as_str()).collect();
+            // A linear layer's gradients are plain products: the phase tells them from its forward.
+            let pass = match (call.pass, group.steps[0].phase) {
+                (Pass::Fwd, Phase::Backward) => " bwd".to_string(),
+                (Pass::Fwd, _) => String::new(),
+                (pass, _) => format!(" {}", pass.name()),
+            };
+            let layer = shape::shortened(&shape::common_name(&names), layout.layer);
+            let mut row = vec![Cell::new(format!("{}{pass}", call.name())), Cell::new(layer)];
+            if layout.shape {
+                row.push(Cell::new(format!("{} {}", shape::describe(call), call.dtype)));
+            }
+            row.push(Cell::new(group.count));
+            row.push(Cell::new(output::time(group.time)));
+            row.push(Cell::new(format!("{:.1} %", 100.0 * (group.time / busy))));
+            if layout.bar > 0 {
+                row.push(output.tinted(&output::bar(group.time.0 / largest, layout.bar), Color::Cyan));
+            }
+            row.push(output.tinted(group.bound.name(), bound_color(group.bound)));
+            table.add_row(row);
+        }
+        output::write_table(out, &table)?;
+        if groups.len() > SHOWN {
+            let rest: Seconds = groups.iter().skip(SHOWN).map(|g| g.time).sum();
+            let line = format!(
+                "{} more kinds of operators take {:.1} %",
+                groups.len() - SHOWN,
+                100.0 * (rest / busy)
+            );
+            writeln!(out, "{}", output.dim(&line))?;
+        }
+        Ok(())
+    }
+
+    fn groups(&self) -> (Vec<Group<'_>>, Seconds) {
+        let mut places = HashMap::new();
+        let mut groups: Vec<Group> = Vec::new();
+        let mut busy = Seconds::ZERO;
+        for (step, p) in &self.steps {
+            let time = p.time * f64::from(step.count);
+            busy += time;
+            let place = *places.entry((step.phase, &step.call)).or_insert_with(|| {
+                groups.push(Group { steps: Vec::new(), count: 0, time: Seconds::ZERO, bound: p.bound });
+                groups.len() - 1
+            });
+            groups[place].steps.push(step);
+            groups[place].count += u64::from(step.count);
+            groups[place].time += time;
+        }
+        groups.sort_by(|a, b| b.time.0.total_cmp(&a.time.0));
+        (groups, if busy.0 > 0.0 { busy } else { Seconds(1.0) })
+    }
+
+    /// What a careful reader should know: memory that lacks, operators not modelled, defaults taken.
+    fn remarks(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if !self.fits {
+            out.push(self.how_to_fit());
+        }
+        if !self.unmodelled.is_empty() {
+            let list: Vec<String> = self
+                .unmodelled
+                .iter()
+                .map(|u| format!("{} (x{}, {:.1} % of the time)", u.op, u.count, 100.0 * u.share))
+                .collect();
+            out.push(format!("Not modelled, estimated from bytes alone: {}", list.join(", ")));
+        }
+        out
+    }
+
+    fn how_to_fit(&self) -> String {
+        let m = self.parts;
+        let scales = m.activations + m.workspace;
+        let fixed = m.peak - scales;
+        let room = self.gpu.memory - fixed;
+        let batch = (self.question.batch as f64 * (room / scales)).floor();
+        let parts = [
+            ("weights", m.weights),
+            ("gradients", m.gradients),
+            ("optimizer", m.optimizer),
+            ("activations", m.activations),
+            ("workspace", m.workspace),
+        ];
+        let parts: Vec<String> = parts
+            .iter()
+            .filter(|(_, bytes)| bytes.mib() >= 1.0)
+            .map(|(name, bytes)| format!("{name} {}", output::memory(*bytes)))
+            .collect();
+        let what = format!("It needs {}: {}.", output::memory(m.peak), parts.join(", "));
+        if batch >= 1.0 && batch < self.question.batch as f64 {
+            return format!("{what} A batch of about {batch} would fit.");
+        }
+        format!("{what} No batch fits: a GPU with more memory, a smaller format or several GPUs are needed.")
+    }
+}
+
+/// What a terminal has room for: characters of the layer name and of the bar, and whether shapes are shown.
+struct Layout {
+    layer: usize,
+    bar: usize,
+    shape: bool,
+}
+
+impl Layout {
+    fn of(width: usize) -> Self {
+        match width {
+            0..72 => Self { layer: 17, bar: 0, shape: false },
+            72..100 => Self { layer: 22, bar: 8, shape: false },
+            100..116 => Self { layer: 38, bar: 10, shape: false },
+            116..140 => Self { layer: 24, bar: 8, shape: true },
+            _ => Self { layer: 40, bar: 10, shape: true },
+        }
+    }
+}
+
+struct Group<'a> {
+    steps: Vec<&'a Step>,
+    count: u64,
+    time: Seconds,
+    bound: Bound,
+}
+
+fn bound_color(bound: Bound) -> Color {
+    match bound {
+        Bound::Compute => Color::Green,
+        Bound::Dram | Bound::L2 => Color::Yellow,
+        Bound::Latency | Bound::Host => Color::Red,
+    }
+}
+
+/// One line for each place and call; what runs several times in one place is counted.
+fn lines<'a>(steps: &[(&'a Step, &'a OpPrediction)], busy: f64) -> Vec<OpLine<'a>> {
+    let mut places = HashMap::new();
+    let mut lines: Vec<OpLine> = Vec::new();
+    for (step, p) in steps {
+        let time = p.time.us() * f64::from(step.count);
+        match places.entry((step.name.as_str(), step.phase, &step.call)) {
+            Entry::Occupied(place) => {
+                let line: &mut OpLine = &mut lines[*place.get()];
+                line.count += u64::from(step.count);
+                line.time_us += time;
+                line.share += time / busy;
+            }
+            Entry::Vacant(place) => {
+                place.insert(lines.len());
+                lines.push(OpLine {
+                    name: &step.name,
+                    op: step.call.name(),
+                    phase: step.phase,
+                    count: u64::from(step.count),
+                    time_us: time,
+                    share: time / busy,
+                    bound: p.bound,
+                    pass: step.call.pass.name(),
+                    dtype: step.call.dtype.name(),
+                    shape: shape::describe(&step.call),
+                });
+            }
+        }
+    }
+    lines.sort_by(|a, b| b.time_us.total_cmp(&a.time_us));
+    lines
+}
+
+fn unmodelled<'a>(steps: &[(&'a Step, &'a OpPrediction)], busy: f64) -> Vec<Unmodelled<'a>> {
+    let mut out: Vec<Unmodelled> = Vec::new();
+    for (step, p) in steps {
+        let preflop_core::Op::Unmodelled { name, .. } = &step.call.op else { continue };
+        let (count, share) = (u64::from(step.count), p.time.us() * f64::from(step.count) / busy);
+        match out.iter_mut().find(|u| u.op == name) {
+            Some(known) => {
+                known.count += count;
+                known.share += share;
+            }
+            None => out.push(Unmodelled { op: name, count, share }),
+        }
+    }
+    out.sort_by(|a, b| b.share.total_cmp(&a.share));
+    out
+}
