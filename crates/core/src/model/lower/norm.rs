@@ -32,11 +32,11 @@ fn channels_last_strides(shape: Dims) -> Dims {
 }
 
 /// cuDNN runs tensor-core convolutions in NHWC. For NCHW tensors it holds copies of input, output and filter in
-/// that layout while the call runs, channels padded to 16 bytes. It needs none for grouped convolutions and for
-/// 1x1 filters, where the products can read NCHW as it is. (Rule read off the peaks of 18 H200 runs.)
-fn layout_workspace(c: &Conv, math: Dtype) -> f64 {
-    if c.groups > 1 || c.channels_last || !math.on_tensor_cores() || (c.r == 1 && c.s == 1 && !math.is_half())
-    {
+/// that layout while the call runs, channels padded to 16 bytes. It needs none for grouped convolutions, nor for
+/// 1x1 filters in TF32 or forward, where the products can read NCHW as it is. (Rule read off the peaks of H200 runs.)
+fn layout_workspace(c: &Conv, pass: Pass, math: Dtype) -> f64 {
+    let reads_nchw = c.r == 1 && c.s == 1 && (pass == Pass::Fwd || !math.is_half());
+    if c.groups > 1 || c.channels_last || !math.on_tensor_cores() || reads_nchw {
         return 0.0;
     }
     let e = math.size();
@@ -72,7 +72,7 @@ impl Lowering<'_> {
         } else {
             self.alloc(shape, x.dtype)
         };
-        self.memory.workspace(layout_workspace(&op, math));
+        self.memory.workspace(layout_workspace(&op, Pass::Fwd, math));
         self.emit(Op::Conv(op), Pass::Fwd, math);
         if bias.is_some() {
             self.elementwise(E::AddBias, out.numel(), out.dtype);
@@ -113,7 +113,6 @@ impl Lowering<'_> {
         let grad = if nhwc { self.to_channels_last(grad) } else { self.contiguous(grad) };
         self.ops(1);
         let math = self.policy.math(grad.dtype);
-        let workspace = layout_workspace(op, math);
         let mut out = Vec::with_capacity(needed.len());
         for (i, pass) in [(0, Pass::Dgrad), (1, Pass::Wgrad)] {
             out.push((needed[i] != Edge::None).then(|| {
@@ -123,7 +122,7 @@ impl Lowering<'_> {
                 } else {
                     self.alloc(shape, grad.dtype)
                 };
-                self.memory.workspace(workspace);
+                self.memory.workspace(layout_workspace(op, pass, math));
                 self.emit(Op::Conv(*op), pass, math);
                 if nhwc {
                     // The filter for the data gradient; the filter's gradient back to the parameter's layout.

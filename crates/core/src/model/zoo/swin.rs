@@ -144,11 +144,19 @@ impl Block {
         let y = b.matmul(weights, v)?;
         let y = b.transpose(y, 1, 2)?;
         let y = b.view(y, &[split[0], TOKENS, channels])?;
+        b.hold(x);
         let y = b.linear("proj", y, channels, true)?;
         let y = b.view(y, &[batch, down, across, WINDOW, WINDOW, channels])?;
         let y = b.permute(y, &[0, 1, 3, 2, 4, 5])?;
-        let y = b.view(y, &shape)?;
-        if shifted { roll(b, y) } else { Ok(y) }
+        let mut y = b.view(y, &shape)?;
+        if shifted {
+            y = roll(b, y)?;
+        }
+        // The function's variables live until it returns.
+        for variable in [q, v, weights] {
+            b.hold(variable);
+        }
+        Ok(y)
     }
 
     /// `[1, heads, 49, 49]` looked up in a table of the (2 * 7 - 1)^2 relative positions.

@@ -45,10 +45,13 @@ fn build(s: Sizes) -> Built<Graph> {
         let positions = b.use_parameter(positions)?;
         let x = b.add(x, positions)?;
         b.count_module();
-        let mut x = b.module("layers", x, |_, x| Ok(x))?;
-        for i in 0..layers {
-            x = b.module(&format!("layers.encoder_layer_{i}"), x, |b, x| encoder_block(b, x, plan))?;
-        }
+        let x = b.module("layers", x, |b, x| {
+            let mut x = x;
+            for i in 0..layers {
+                x = b.module(&format!("encoder_layer_{i}"), x, |b, x| encoder_block(b, x, plan))?;
+            }
+            Ok(x)
+        })?;
         b.layer_norm("ln", x)
     })?;
     let x = b.select(x, 1)?;
