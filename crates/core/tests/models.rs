@@ -48,6 +48,16 @@ fn multiply_adds_are_those_of_torchvision() {
         ("wide_resnet101_2", 22.753),
         ("inception_v3", 5.713),
         ("mobilenet_v2", 0.301),
+        ("googlenet", 1.498),
+        ("densenet121", 2.834),
+        ("densenet161", 7.728),
+        ("densenet169", 3.360),
+        ("densenet201", 4.291),
+        ("efficientnet_b0", 0.386),
+        ("convnext_tiny", 4.456),
+        ("convnext_small", 8.684),
+        ("convnext_base", 15.355),
+        ("convnext_large", 34.361),
     ];
     for (name, giga) in published {
         let it = run(name, 1, Mode::Infer, Precision::Fp32);

@@ -136,6 +136,7 @@ fn fits(op: &GraphOp, x: &[Dims], p: &[Dims], outs: &[Dims]) -> bool {
         | GraphOp::Unary { .. }
         | GraphOp::Contiguous
         | GraphOp::Dropout
+        | GraphOp::Noise { .. }
         | GraphOp::Softmax
         | GraphOp::ToFloat
         | GraphOp::ToLike => out == x[0],

@@ -229,6 +229,11 @@ pub enum GraphOp {
     AdaptiveAvgPool,
     /// Dropout (nothing in inference).
     Dropout,
+    /// Product with Bernoulli noise drawn by a kernel of its own: stochastic depth, dropout in place (nothing in inference).
+    Noise {
+        /// One number per sample (stochastic depth), else one per element?
+        per_sample: bool,
+    },
     /// Softmax over the last dimension; autocast computes it in fp32.
     Softmax,
     /// Batched product of two tensors of equal leading dimensions: `[.., m, k] [.., k, n]`.

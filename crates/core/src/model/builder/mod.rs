@@ -21,6 +21,7 @@ mod functions;
 mod layers;
 mod loss;
 mod shaping;
+mod vision;
 
 pub use layers::{ConvSpec, RnnSpec};
 

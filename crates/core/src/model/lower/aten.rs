@@ -153,13 +153,13 @@ impl Lowering<'_> {
     }
 
     /// `F.linear(x, weight, bias)` with the paths of PyTorch: one `addmm` for matrices and contiguous
-    /// three-dimensional inputs with a bias, else `matmul` and an added bias.
+    /// inputs of more dimensions with a bias, else `matmul` and an added bias.
     pub(super) fn linear(&mut self, x: Value, weight: Value, bias: Option<Value>) -> Value {
         let (n, k) = (weight.shape[0], weight.shape[1]);
         let rank = x.shape.len();
         let rows = x.numel() / k.max(1);
         let flat = Dims::new(&[rows, k]);
-        let fused = bias.filter(|_| rank == 2 || (rank == 3 && x.is_contiguous()));
+        let fused = bias.filter(|_| rank == 2 || (rank >= 3 && x.is_contiguous()));
         let x2 = if rank == 2 { x } else { self.reshape(x, flat) };
         // t and the product
         self.ops(2);
@@ -269,6 +269,26 @@ impl Lowering<'_> {
         let mask = self.alloc_elements(x.numel(), Dtype::Int8);
         self.elementwise(E::Dropout, x.numel(), x.dtype);
         self.record1(Backward::Dropout, &[x], &[mask], out)
+    }
+
+    /// `x * noise`: the noise is drawn (`bernoulli_`) and scaled (`div_`) first. Per sample the product is a new tensor,
+    /// per element it is written over x.
+    pub(super) fn noise(&mut self, x: Value, per_sample: bool) -> Value {
+        if !self.training {
+            return x;
+        }
+        // empty, bernoulli_, div_
+        self.ops(3);
+        let mut shape = x.shape;
+        if per_sample {
+            for i in 1..shape.len() {
+                shape = shape.with(i, 1);
+            }
+        }
+        let noise = self.alloc(shape, x.dtype);
+        self.elementwise(E::Fill, noise.numel(), x.dtype);
+        self.elementwise(E::AddScalar, noise.numel(), x.dtype);
+        self.binary(x, noise, Binary::Mul, x.shape, !per_sample)
     }
 
     /// A constant written.

@@ -38,8 +38,8 @@ pub(super) enum Backward {
     Bmm { batch: u64, m: u64, n: u64, k: u64 },
     /// Softmax.
     Softmax { rows: u64, cols: u64 },
-    /// Convolution.
-    Conv(Conv),
+    /// Convolution, of channels-last maps or not.
+    Conv { op: Conv, nhwc: bool },
     /// Norm or pooling over maps.
     Spatial(Spatial),
     /// Layer or RMS norm.
@@ -272,7 +272,7 @@ impl Lowering<'_> {
                 self.emit(Op::Rowwise(op), Pass::Bwd, grad.dtype);
                 vec![Some(self.alloc(metas[0].0, grad.dtype))]
             }
-            Backward::Conv(op) => self.conv_backward(op, grad, &node.edges, metas),
+            Backward::Conv { op, nhwc } => self.conv_backward(op, *nhwc, grad, &node.edges, metas),
             Backward::Spatial(op) => {
                 let grad = self.contiguous(grad);
                 self.ops(1);

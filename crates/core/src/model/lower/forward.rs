@@ -130,6 +130,7 @@ impl Lowering<'_> {
             GraphOp::AvgPool(w) => self.pool(inputs[0], SpatialKind::AvgPool, w, shape),
             GraphOp::AdaptiveAvgPool => self.adaptive_pool(inputs[0], shape),
             GraphOp::Dropout => self.dropout(inputs[0]),
+            GraphOp::Noise { per_sample } => self.noise(inputs[0], *per_sample),
             GraphOp::Softmax => self.softmax(inputs[0]),
             GraphOp::Matmul => {
                 let b = self.lowered(inputs[1]);

@@ -67,6 +67,14 @@ impl Value {
         self.shape.is_contiguous(&self.strides)
     }
 
+    /// Feature maps `[n, c, h, w]` that lie channels-last and not also row-major.
+    fn is_channels_last(&self) -> bool {
+        self.shape.len() == 4 && !self.is_contiguous() && {
+            let order = [0, 2, 3, 1];
+            self.shape.permuted(&order).is_contiguous(&self.strides.permuted(&order))
+        }
+    }
+
     /// Dense and without overlap, whatever the order of dimensions.
     fn is_dense(&self) -> bool {
         self.shape.dense_like(&self.strides) == self.strides || self.is_contiguous()

@@ -26,12 +26,17 @@ pub(in super::super) fn conv_op(g: &ConvGeometry, x: Dims, w: Dims, co: u64) -> 
     }
 }
 
+/// Strides of maps `[n, c, h, w]` with the channels innermost.
+fn channels_last_strides(shape: Dims) -> Dims {
+    shape.permuted(&[0, 2, 3, 1]).contiguous_strides().permuted(&[0, 3, 1, 2])
+}
+
 /// cuDNN runs tensor-core convolutions in NHWC. For NCHW tensors it holds copies of input, output and filter in
-/// that layout while the call runs, channels padded to 16 bytes. It needs none for grouped convolutions and for
-/// 1x1 filters, where the products can read NCHW as it is. (Rule read off the peaks of 18 H200 runs.)
-fn layout_workspace(c: &Conv, math: Dtype) -> f64 {
-    if c.groups > 1 || c.channels_last || !math.on_tensor_cores() || (c.r == 1 && c.s == 1 && !math.is_half())
-    {
+/// that layout while the call runs, channels padded to 16 bytes. It needs none for grouped convolutions, nor for
+/// 1x1 filters in TF32 or forward, where the products can read NCHW as it is. (Rule read off the peaks of H200 runs.)
+fn layout_workspace(c: &Conv, pass: Pass, math: Dtype) -> f64 {
+    let reads_nchw = c.r == 1 && c.s == 1 && (pass == Pass::Fwd || !math.is_half());
+    if c.groups > 1 || c.channels_last || !math.on_tensor_cores() || reads_nchw {
         return 0.0;
     }
     let e = math.size();
@@ -54,39 +59,76 @@ impl Lowering<'_> {
         g: &ConvGeometry,
         shape: Dims,
     ) -> Value {
-        let x = self.contiguous(x);
+        // Maps that come channels-last stay so, and the filter is copied into that layout.
+        let nhwc = x.is_channels_last();
+        let x = if nhwc { x } else { self.contiguous(x) };
         self.ops(1);
-        let channels_last = self.graph.channels_last;
+        let channels_last = nhwc || self.graph.channels_last;
         let op = Conv { channels_last, ..conv_op(g, x.shape, weight.shape, shape[1]) };
         let math = self.policy.math(x.dtype);
-        let out = self.alloc(shape, x.dtype);
-        self.memory.workspace(layout_workspace(&op, math));
+        let out = if nhwc {
+            self.copy_filter(weight);
+            self.alloc_strided(shape, channels_last_strides(shape), x.dtype)
+        } else {
+            self.alloc(shape, x.dtype)
+        };
+        self.memory.workspace(layout_workspace(&op, Pass::Fwd, math));
         self.emit(Op::Conv(op), Pass::Fwd, math);
         if bias.is_some() {
             self.elementwise(E::AddBias, out.numel(), out.dtype);
         }
         let inputs: Vec<Value> = [x, weight].into_iter().chain(bias).collect();
-        self.record1(Backward::Conv(op), &inputs, &[x.storage, weight.storage], out)
+        self.record1(Backward::Conv { op, nhwc }, &inputs, &[x.storage, weight.storage], out)
+    }
+
+    /// A filter brought to channels-last, or its gradient back: a copy, unless one layout is both (one channel or one place).
+    fn copy_filter(&mut self, weight: Value) {
+        let places: u64 = weight.shape[2..].iter().product();
+        if weight.shape[1] > 1 && places > 1 {
+            let copy = Value { strides: channels_last_strides(weight.shape), ..weight };
+            self.alloc(weight.shape, weight.dtype);
+            self.copy_kernel(copy);
+        }
+    }
+
+    /// A gradient brought to the layout of the forward.
+    fn to_channels_last(&mut self, x: Value) -> Value {
+        if x.is_channels_last() {
+            return x;
+        }
+        let out = self.alloc_strided(x.shape, channels_last_strides(x.shape), x.dtype);
+        self.copy_kernel(out);
+        out
     }
 
     /// Both gradients of a convolution in one call, and the bias gradient.
     pub(super) fn conv_backward(
         &mut self,
         op: &Conv,
+        nhwc: bool,
         grad: Value,
         needed: &[Edge],
         metas: &[(Dims, Dtype)],
     ) -> Vec<Option<Value>> {
-        let grad = self.contiguous(grad);
+        let grad = if nhwc { self.to_channels_last(grad) } else { self.contiguous(grad) };
         self.ops(1);
         let math = self.policy.math(grad.dtype);
-        let workspace = layout_workspace(op, math);
         let mut out = Vec::with_capacity(needed.len());
         for (i, pass) in [(0, Pass::Dgrad), (1, Pass::Wgrad)] {
             out.push((needed[i] != Edge::None).then(|| {
-                let v = self.alloc(metas[i].0, grad.dtype);
-                self.memory.workspace(workspace);
+                let (shape, data) = (metas[i].0, pass == Pass::Dgrad);
+                let v = if nhwc && data {
+                    self.alloc_strided(shape, channels_last_strides(shape), grad.dtype)
+                } else {
+                    self.alloc(shape, grad.dtype)
+                };
+                self.memory.workspace(layout_workspace(op, pass, math));
                 self.emit(Op::Conv(*op), pass, math);
+                if nhwc {
+                    // The filter for the data gradient; the filter's gradient back to the parameter's layout.
+                    let (shape, dtype) = metas[1];
+                    self.copy_filter(Value { shape, dtype, ..v });
+                }
                 v
             }));
         }

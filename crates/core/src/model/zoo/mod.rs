@@ -6,14 +6,21 @@
 
 mod alexnet;
 mod bert;
+mod convnext;
 mod dcgan;
+mod densenet;
+mod efficientnet;
+mod faster_rcnn;
 mod gnmt;
+mod googlenet;
 mod gpt2;
 mod inception;
 mod mobilenet;
 mod resnet;
+mod swin;
 mod transformer;
 mod vgg;
+mod vit;
 
 use super::OptimizerChoice;
 use super::builder::Built;
@@ -63,9 +70,16 @@ pub(super) struct Entry {
 const FAMILIES: &[&[Entry]] = &[
     alexnet::MODELS,
     vgg::MODELS,
+    googlenet::MODELS,
     inception::MODELS,
     resnet::MODELS,
+    densenet::MODELS,
     mobilenet::MODELS,
+    efficientnet::MODELS,
+    convnext::MODELS,
+    vit::MODELS,
+    swin::MODELS,
+    faster_rcnn::MODELS,
     dcgan::MODELS,
     gnmt::MODELS,
     transformer::MODELS,

@@ -17,14 +17,14 @@ pub(super) const MODELS: &[Entry] = &[
 ];
 
 /// Blocks per stage, bottleneck or basic, groups, width of a group at 64 channels.
-struct Plan {
+pub(super) struct Plan {
     blocks: [usize; 4],
     bottleneck: bool,
     groups: u64,
     width: u64,
 }
 
-fn plan(name: &str) -> Plan {
+pub(super) fn plan(name: &str) -> Plan {
     let p = |blocks, bottleneck, groups, width| Plan { blocks, bottleneck, groups, width };
     match name {
         "resnet18" => p([2, 2, 2, 2], false, 1, 64),
@@ -47,21 +47,26 @@ fn build(s: Sizes) -> Built<Graph> {
     let x = b.batch_norm("bn1", x)?;
     let x = b.relu_(x)?;
     let mut x = b.max_pool("maxpool", x, Window { size: 3, stride: 2, pad: 1, ceil: false })?;
-    for (stage, &blocks) in plan.blocks.iter().enumerate() {
-        let planes = 64 << stage;
-        x = b.module(&format!("layer{}", stage + 1), x, |b, x| {
-            let mut x = x;
-            for i in 0..blocks {
-                let stride = if stage > 0 && i == 0 { 2 } else { 1 };
-                x = b.module(&i.to_string(), x, |b, x| block(b, x, &plan, planes, stride))?;
-            }
-            Ok(x)
-        })?;
+    for stage in 0..4 {
+        x = layer(&mut b, x, &plan, stage)?;
     }
     let x = b.adaptive_avg_pool("avgpool", x, 1, 1)?;
     let x = b.flatten(x, 1)?;
     let x = b.linear("fc", x, 1000, true)?;
     b.finish_with_cross_entropy(x)
+}
+
+/// One of the four stages.
+pub(super) fn layer(b: &mut Builder, x: Tensor, plan: &Plan, stage: usize) -> Built {
+    let planes = 64 << stage;
+    b.module(&format!("layer{}", stage + 1), x, |b, x| {
+        let mut x = x;
+        for i in 0..plan.blocks[stage] {
+            let stride = if stage > 0 && i == 0 { 2 } else { 1 };
+            x = b.module(&i.to_string(), x, |b, x| block(b, x, plan, planes, stride))?;
+        }
+        Ok(x)
+    })
 }
 
 fn block(b: &mut Builder, x: Tensor, plan: &Plan, planes: u64, stride: u64) -> Built {

@@ -27,20 +27,21 @@ pub(super) const MODELS: &[Entry] = &[
 const VOCABULARY: u64 = 32_000;
 const LAYERS: usize = 6;
 
+/// Sizes of a layer.
 #[derive(Clone, Copy)]
-struct Plan {
-    width: u64,
-    heads: u64,
-    inner: u64,
+pub(super) struct Plan {
+    pub width: u64,
+    pub heads: u64,
+    pub inner: u64,
 }
 
 /// Parameters of one `nn.MultiheadAttention`.
 #[derive(Clone, Copy)]
-struct AttentionParams {
-    in_weight: Param,
-    in_bias: Param,
-    out_weight: Param,
-    out_bias: Param,
+pub(super) struct AttentionParams {
+    pub in_weight: Param,
+    pub in_bias: Param,
+    pub out_weight: Param,
+    pub out_bias: Param,
 }
 
 fn build(s: Sizes) -> Built<Graph> {
@@ -73,7 +74,7 @@ fn build(s: Sizes) -> Built<Graph> {
     b.finish_with_cross_entropy(logits)
 }
 
-fn attention_params(b: &mut Builder, name: &str, width: u64) -> AttentionParams {
+pub(super) fn attention_params(b: &mut Builder, name: &str, width: u64) -> AttentionParams {
     AttentionParams {
         in_weight: b.parameter(&format!("{name}.in_proj_weight"), &[3 * width, width]),
         in_bias: b.parameter(&format!("{name}.in_proj_bias"), &[3 * width]),
@@ -203,7 +204,7 @@ fn attend(b: &mut Builder, qkv: &[Tensor], a: AttentionParams, plan: Plan) -> Bu
     b.transpose(y, 0, 1)
 }
 
-fn self_attention(b: &mut Builder, x: Tensor, a: AttentionParams, plan: Plan) -> Built {
+pub(super) fn self_attention(b: &mut Builder, x: Tensor, a: AttentionParams, plan: Plan) -> Built {
     let x = b.transpose(x, 0, 1)?;
     let packed = b.linear_with("in_proj", x, a.in_weight, Some(a.in_bias))?;
     let qkv = unpack(b, packed, 3, plan.width)?;
