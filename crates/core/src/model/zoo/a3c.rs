@@ -49,7 +49,8 @@ fn build(s: Sizes) -> Built<Graph> {
             let error = b.unary(error, Unary::MulScalar)?;
             let probabilities = b.softmax(policy)?;
             let surprise = b.mul(probabilities, policy)?;
-            let entropy = b.mean(surprise, &[0, 1], false)?;
+            let entropy = b.mean(surprise, &[0, 1], true)?;
+            let entropy = b.view(entropy, &[1])?;
             let entropy = b.unary(entropy, Unary::MulScalar)?;
             let loss = b.add(gain, error)?;
             b.add(loss, entropy)
