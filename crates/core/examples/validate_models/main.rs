@@ -1,6 +1,7 @@
-//! Compares the zoo's iterations with measured ones: peak memory and parameters of every run in `e2e.csv`,
+//! Compares the zoo's iterations with measured ones: peak memory and parameters of every run in `e2e.csv` and `e2e_extra.csv`,
 //! operator counts and FLOPs of every trace, and says how long a lowering takes. Needs the folder of measurements:
-//! `PREFLOP_SHARED=DIR cargo run --release -p preflop-core --example validate_models`.
+//! `PREFLOP_SHARED=DIR cargo run --release -p preflop-core --example validate_models`. With `MODEL BATCH PRECISION MODE` it
+//! prints the operators of that run by kind instead.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
 
 mod groups;
@@ -11,18 +12,26 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [model, batch, precision, mode] = &arguments[..] {
+        steps(model, batch, precision, mode);
+        return ExitCode::SUCCESS;
+    }
     let Ok(shared) = std::env::var("PREFLOP_SHARED") else {
         eprintln!("error: PREFLOP_SHARED is not set");
         return ExitCode::from(2);
     };
-    memory(Path::new(&shared));
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/measured/h200");
+    for csv in [Path::new(&shared).join("data/h200/e2e.csv"), repository.join("e2e_extra.csv")] {
+        memory(&csv);
+    }
     traces(Path::new(&shared));
     speed();
     ExitCode::SUCCESS
 }
 
-fn memory(shared: &Path) {
-    let text = std::fs::read_to_string(shared.join("data/h200/e2e.csv")).unwrap();
+fn memory(csv: &Path) {
+    let text = std::fs::read_to_string(csv).unwrap();
     let names = zoo::names();
     let (mut sum, mut n) = (0.0, 0);
     println!(
@@ -37,7 +46,8 @@ fn memory(shared: &Path) {
         let seq: u64 = f[2].parse().unwrap();
         let graph = zoo::build(f[0], f[1].parse().ok(), (seq > 0).then_some(seq)).unwrap();
         assert_eq!(graph.parameter_count().to_string(), f[9], "{}", f[0]);
-        let precision = Precision::ALL.into_iter().find(|p| p.name() == f[3]).unwrap();
+        // Channels-last runs (`amp_cl`) are not what the zoo builds.
+        let Some(precision) = Precision::ALL.into_iter().find(|p| p.name() == f[3]) else { continue };
         let mode = if f[4] == "train" { Mode::Train } else { Mode::Infer };
         let it = lower(&graph, &LowerOptions { mode, precision, optimizer: None }).unwrap();
         let ours = it.memory.peak.0 / f64::from(1 << 20);
@@ -101,6 +111,29 @@ fn traces(shared: &Path) {
             println!("  {group:22} {traced:>6} {ours:>6}{mark}");
         }
     }
+}
+
+/// Counts of one run by operator, pass and format, to lay beside a list of kernels.
+fn steps(model: &str, batch: &str, precision: &str, mode: &str) {
+    let graph = zoo::build(model, batch.parse().ok(), None).unwrap();
+    let precision = Precision::ALL.into_iter().find(|p| p.name() == precision).unwrap();
+    let mode = if mode == "train" { Mode::Train } else { Mode::Infer };
+    let it = lower(&graph, &LowerOptions { mode, precision, optimizer: None }).unwrap();
+    let mut counts: std::collections::BTreeMap<String, u32> = std::collections::BTreeMap::new();
+    for s in &it.steps {
+        let op = match &s.call.op {
+            preflop_core::Op::Elementwise(e) => format!("elementwise {}", e.kind.name()),
+            preflop_core::Op::Rowwise(r) => format!("rowwise {:?}", r.kind),
+            preflop_core::Op::Movement(m) => format!("movement {:?}", m.kind),
+            other => format!("{other:?}").split(['(', ' ']).next().unwrap().to_owned(),
+        };
+        *counts.entry(format!("{:?} {op} {:?} {:?}", s.phase, s.call.pass, s.call.dtype)).or_default() +=
+            s.count;
+    }
+    for (what, n) in counts {
+        println!("{n:6} {what}");
+    }
+    println!("{:6.0} MiB at the peak", it.memory.peak.0 / f64::from(1 << 20));
 }
 
 fn speed() {

@@ -17,6 +17,7 @@ fn needs(op: &GraphOp) -> (usize, usize, usize) {
         GraphOp::Binary { .. }
         | GraphOp::Matmul
         | GraphOp::ToLike
+        | GraphOp::Append
         | GraphOp::CrossEntropy
         | GraphOp::BinaryCrossEntropy
         | GraphOp::MseLoss => (2, 0, 0),
@@ -139,6 +140,7 @@ fn fits(op: &GraphOp, x: &[Dims], p: &[Dims], outs: &[Dims]) -> bool {
         | GraphOp::Noise { .. }
         | GraphOp::Softmax
         | GraphOp::ToFloat
+        | GraphOp::Append
         | GraphOp::ToLike => out == x[0],
         GraphOp::Linear => match (p.first(), x.get(1)) {
             (Some(&w), _) | (None, Some(&w)) => is_linear(x[0], w, out),

@@ -242,6 +242,9 @@ pub enum GraphOp {
     Attention {
         /// Causal mask?
         causal: bool,
+        /// Dropout of the weights in training? Fused kernels do it inside; plain products need a kernel.
+        #[serde(default)]
+        dropout: bool,
     },
     /// Recurrent layers over `[s, b, f]` (or `[b, s, f]`): x; for each layer and direction w_ih, w_hh, b_ih, b_hh.
     Rnn {
@@ -279,6 +282,8 @@ pub enum GraphOp {
     ToFloat,
     /// Back to the model's format where `.to(input_dtype)` does it: x, like.
     ToLike,
+    /// Concatenation to an empty cache that has the format of `like`: x, like.
+    Append,
     /// A tensor made on the device by a small kernel (arange, zeros, mask).
     Create,
     /// Cross-entropy of logits `[n, classes]` (dimension 1 holds the classes): logits, targets.

@@ -181,30 +181,6 @@ impl Builder {
         }
         self.call("matmul", GraphOp::Matmul, &[a, b], &[], &sa.with(rank - 1, sb[rank - 1]))
     }
-
-    /// `F.scaled_dot_product_attention` of q `[b, h, s, d]` with k and v `[b, kv heads, s', d]`.
-    pub fn sdpa(&mut self, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Built {
-        self.attention(&[q, k, v], causal)
-    }
-
-    /// Attention with an additive mask or bias as fourth tensor.
-    pub fn sdpa_masked(&mut self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Built {
-        self.attention(&[q, k, v, mask], false)
-    }
-
-    fn attention(&mut self, inputs: &[Tensor], causal: bool) -> Built {
-        let (q, k, v) = (self.shape(inputs[0]), self.shape(inputs[1]), self.shape(inputs[2]));
-        if q.len() != 4
-            || k.len() != 4
-            || k != v
-            || q[0] != k[0]
-            || q[3] != k[3]
-            || !q[1].is_multiple_of(k[1])
-        {
-            return self.error("attention", format!("q {q}, k {k} and v {v} do not fit together"));
-        }
-        self.call("attention", GraphOp::Attention { causal }, inputs, &[], &q)
-    }
 }
 
 fn unary_name(kind: Unary) -> &'static str {

@@ -17,6 +17,7 @@
 //! # }
 //! ```
 
+mod attention;
 mod functions;
 mod layers;
 mod loss;

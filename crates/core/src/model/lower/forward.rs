@@ -137,7 +137,7 @@ impl Lowering<'_> {
                 let a = self.lowered(inputs[0]);
                 self.matmul(a, b)
             }
-            GraphOp::Attention { causal } => self.attention(inputs, *causal),
+            GraphOp::Attention { causal, dropout } => self.attention(inputs, *causal, *dropout),
             GraphOp::Rnn { kind, hidden, layers, bidirectional, batch_first } => {
                 let s = inputs[0].shape;
                 let (seq, batch) = if *batch_first { (s[1], s[0]) } else { (s[0], s[1]) };
@@ -184,6 +184,7 @@ impl Lowering<'_> {
             }
             GraphOp::ToFloat => self.cast(inputs[0], Dtype::Fp32),
             GraphOp::ToLike => self.cast(inputs[0], inputs[1].dtype),
+            GraphOp::Append => self.append(inputs[0], inputs[1].dtype),
             GraphOp::Create => {
                 self.ops(1);
                 let dtype = if info.content == Content::Int { Dtype::Int64 } else { self.policy.tensor };
@@ -308,7 +309,7 @@ impl Lowering<'_> {
         let piece = Value { shape: super::Dims::new(&[b, s, d]), ..qkv };
         let split = self.reshape(piece, super::Dims::new(&[b, s, heads, d / heads.max(1)]));
         let head = self.permute(split, &[0, 2, 1, 3]);
-        let out = self.attention(&[head, head, head], false);
+        let out = self.attention(&[head, head, head], false, false);
         let out = self.permute(out, &[0, 2, 1, 3]);
         let out = self.reshape(out, x.shape);
         let out = self.linear(out, p[2], Some(p[3]));

@@ -27,6 +27,18 @@ const INFERENCE_WORKSPACE: f64 = 66.0 * 1024.0 * 1024.0;
 /// As [`INFERENCE_WORKSPACE`], in training.
 const TRAINING_WORKSPACE: f64 = 85.0 * 1024.0 * 1024.0;
 
+/// From this size on a request gets a segment of its own (`kMinLargeAlloc`), rounded up to [`SEGMENT`]
+/// (`kRoundLarge`); what is left over is split off only above [`UNSPLIT`] (`kSmallSize`), else it counts as allocated.
+const OWN_SEGMENT: f64 = 10.0 * 1024.0 * 1024.0;
+const SEGMENT: f64 = 2.0 * 1024.0 * 1024.0;
+const UNSPLIT: f64 = 1024.0 * 1024.0;
+
+/// The block that PyTorch's allocator counts for a request.
+fn block(bytes: f64) -> f64 {
+    let segment = (bytes / SEGMENT).ceil() * SEGMENT;
+    if bytes >= OWN_SEGMENT && segment - bytes <= UNSPLIT { segment } else { bytes }
+}
+
 #[derive(Debug)]
 struct Storage {
     bytes: f64,
@@ -47,8 +59,8 @@ pub(super) struct Memory {
 impl Memory {
     /// A new storage of `elements`, with one reference.
     pub fn alloc(&mut self, elements: u64, dtype: Dtype, class: Class) -> u32 {
-        let bytes = (elements as f64 * dtype.size() / ROUNDING).ceil() * ROUNDING;
-        self.alloc_bytes(bytes, class)
+        let requested = (elements as f64 * dtype.size() / ROUNDING).ceil() * ROUNDING;
+        self.alloc_bytes(block(requested), class)
     }
 
     fn alloc_bytes(&mut self, bytes: f64, class: Class) -> u32 {
@@ -112,5 +124,21 @@ impl Memory {
             workspace: Bytes(self.peak_workspace + fixed),
             peak: Bytes(self.peak + fixed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_as_the_allocator_counts_them() {
+        let mib = 1024.0 * 1024.0;
+        // 1280 x 5120 in fp32: 25 MiB in a segment of 26, and 1 MiB is not split off.
+        assert_eq!(block(25.0 * mib), 26.0 * mib);
+        // 1280 x 3840 in fp32: 18.75 MiB in a segment of 20, and 1.25 MiB is split off.
+        assert_eq!(block(18.75 * mib), 18.75 * mib);
+        assert_eq!(block(9.5 * mib), 9.5 * mib);
+        assert_eq!(block(64.0 * mib), 64.0 * mib);
     }
 }

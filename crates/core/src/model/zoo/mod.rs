@@ -4,6 +4,7 @@
 //! that reads like the model's `forward`, and name the file's `MODELS` in `FAMILIES`. `parameters` is the published
 //! count; a test compares it with what the builder registered.
 
+mod a3c;
 mod alexnet;
 mod bert;
 mod convnext;
@@ -15,12 +16,16 @@ mod gnmt;
 mod googlenet;
 mod gpt2;
 mod inception;
+mod llama;
 mod mobilenet;
 mod resnet;
+mod sockeye;
 mod swin;
+mod t5;
 mod transformer;
 mod vgg;
 mod vit;
+mod wgan;
 
 use super::OptimizerChoice;
 use super::builder::Built;
@@ -85,6 +90,11 @@ const FAMILIES: &[&[Entry]] = &[
     transformer::MODELS,
     bert::MODELS,
     gpt2::MODELS,
+    llama::MODELS,
+    t5::MODELS,
+    sockeye::MODELS,
+    wgan::MODELS,
+    a3c::MODELS,
 ];
 
 /// Largest batch that is accepted.
