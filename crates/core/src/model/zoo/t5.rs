@@ -156,14 +156,12 @@ fn attention(
         k = b.cache(k, k)?;
         v = b.cache(v, v)?;
     }
-    let a = match bias {
-        Some(bias) => b.sdpa_masked_dropout(q, k, v, bias)?,
+    let mask = match bias {
+        Some(bias) => bias,
         // The padding mask of the source, all true, becomes a tensor of zeros at each call.
-        None => {
-            let mask = b.create("mask", &[batch, 1, seq, seq])?;
-            b.sdpa_masked_dropout(q, k, v, mask)?
-        }
+        None => b.create("mask", &[batch, 1, seq, seq])?,
     };
+    let a = b.sdpa_masked_dropout(q, k, v, mask)?;
     let a = b.transpose(a, 1, 2)?;
     let a = b.contiguous(a)?;
     let a = b.view(a, &[batch, seq, plan.heads * HEAD_DIM])?;
