@@ -37,6 +37,7 @@ enum Command {
     Delta(commands::delta::DeltaArgs),
     Explore(commands::explore::ExploreArgs),
     Sensitivity(commands::sensitivity::SensitivityArgs),
+    Validate(commands::validate::ValidateArgs),
     Completions(commands::completions::CompletionsArgs),
 }
 
@@ -50,6 +51,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Delta(args) => commands::delta::run(&args, &output),
         Command::Explore(args) => commands::explore::run(&args, &output),
         Command::Sensitivity(args) => commands::sensitivity::run(&args, &output),
+        Command::Validate(args) => commands::validate::run(&args, &output),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
     }
 }

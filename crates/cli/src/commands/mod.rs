@@ -10,3 +10,4 @@ pub mod ops;
 pub mod predict;
 pub mod sensitivity;
 mod tabular;
+pub mod validate;

@@ -111,7 +111,9 @@ pub fn run(args: &ValidateArgs, output: &Output) -> anyhow::Result<()> {
         Some(folder) => scorer.folder(folder)?,
     }
     if scorer.pairs.is_empty() {
-        return Err(InputError::new("no row could be read").hint("see `preflop validate --help` for the columns").into());
+        return Err(InputError::new("no row could be read")
+            .hint("see `preflop validate --help` for the columns")
+            .into());
     }
     if let Some(path) = &args.plot {
         let format = Format::of_path(path)?;
@@ -224,7 +226,8 @@ impl Scorer<'_> {
             .steps
             .iter()
             .map(|s| {
-                let bound = (s.call.flops() / gpu.peak(s.call.dtype)).max(s.call.traffic().total() / gpu.dram);
+                let bound =
+                    (s.call.flops() / gpu.peak(s.call.dtype)).max(s.call.traffic().total() / gpu.dram);
                 bound.us() * f64::from(s.count)
             })
             .sum();
@@ -334,7 +337,8 @@ fn print_tables(
         writeln!(out, "{skipped} rows skipped: unknown operator, model or format")?;
     }
     if bundled {
-        let text = "These rows were in the fit. What it does on rows and GPUs it has not seen, by cross-validation:";
+        let text =
+            "These rows were in the fit. What it does on rows and GPUs it has not seen, by cross-validation:";
         writeln!(out, "\n{text}")?;
         let mut table = output.table(&[
             ("fit", Align::Keep),

@@ -258,10 +258,10 @@ fn decode(op: &Attention, pass: Pass, dtype: Dtype, c: &[f64; CONSTANTS], gpu: &
 }
 
 /// The forest that corrects a call: `attention` learned from the project's own measurement (PyTorch on Hopper),
-/// `attention_served` from the published 16-bit forward and decode rows of a server on other generations.
+/// `attention/served` from the published 16-bit forward and decode rows of a server on other generations.
 pub fn forest(class: &str, generation: Architecture) -> &'static str {
     let served = matches!(class, "attention/fwd/half" | "attention/decode/half");
-    if served && generation != Architecture::Hopper { "attention_served" } else { "attention" }
+    if served && generation != Architecture::Hopper { "attention/served" } else { "attention" }
 }
 
 /// Places of the feature vector that are filled.
