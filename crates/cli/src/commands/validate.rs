@@ -125,7 +125,7 @@ pub fn run(args: &ValidateArgs, output: &Output) -> anyhow::Result<()> {
     let cross_validation: Vec<CrossValidated> =
         serde_json::from_str(CROSS_VALIDATION).context("the bundled cross-validation report")?;
     if output.json {
-        return output.print_json(&Report { rows, skipped: scorer.skipped, cross_validation });
+        return output::print_json(&Report { rows, skipped: scorer.skipped, cross_validation });
     }
     print_tables(&rows, scorer.skipped, &cross_validation, args.data.is_none(), output)
 }
