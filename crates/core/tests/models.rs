@@ -58,13 +58,20 @@ fn multiply_adds_are_those_of_torchvision() {
         ("convnext_small", 8.684),
         ("convnext_base", 15.355),
         ("convnext_large", 34.361),
+        ("vit_b_16", 17.564),
+        ("vit_b_32", 4.409),
+        ("vit_l_16", 61.555),
+        ("vit_l_32", 15.378),
+        ("swin_t", 4.491),
+        ("swin_s", 8.741),
+        ("swin_b", 15.431),
     ];
     for (name, giga) in published {
         let it = run(name, 1, Mode::Infer, Precision::Fp32);
         let macs: f64 = it
             .steps
             .iter()
-            .filter(|s| matches!(s.call.op, Op::Conv(_) | Op::Gemm(_)))
+            .filter(|s| matches!(s.call.op, Op::Conv(_) | Op::Gemm(_) | Op::Attention(_)))
             .map(|s| s.call.flops().0 / 2.0)
             .sum();
         let ours = macs / 1e9;
@@ -108,6 +115,51 @@ fn transformer_copies_and_multiplies_as_pytorch_did() {
     assert_eq!(kernels(&it, ElementwiseKind::Copy) + moves, 289);
 }
 
+/// Counts read off profiles of PyTorch on an H200 (`data/measured/h200/e2e_kernels.csv.gz`).
+#[test]
+fn vision_models_run_what_pytorch_ran() {
+    let moves = |it: &Iteration, kind| count(it, |op, _| matches!(op, Op::Movement(m) if m.kind == kind));
+    // 86 copies into another order, 20 rolls, 15 paddings by nothing and 10 masks copied.
+    let it = run("swin_t", 32, Mode::Infer, Precision::Fp32);
+    assert_eq!(moves(&it, MovementKind::Permute) + moves(&it, MovementKind::Transpose), 86);
+    assert_eq!(kernels(&it, ElementwiseKind::Copy), 45);
+    assert_eq!(kernels(&it, ElementwiseKind::Fill), 50);
+    assert_eq!(kernels(&it, ElementwiseKind::Add) + kernels(&it, ElementwiseKind::AddBias), 47);
+    assert_eq!(it.steps.iter().map(|s| s.count).sum::<u32>(), 406);
+    // The stem's map and the three filters of the downsampling layers go to channels-last.
+    let it = run("convnext_tiny", 32, Mode::Infer, Precision::Fp32);
+    assert_eq!(moves(&it, MovementKind::Permute) + moves(&it, MovementKind::Transpose), 4);
+    let nhwc = count(&it, |op, _| matches!(op, Op::Conv(c) if c.channels_last));
+    assert_eq!((nhwc, count(&it, |op, _| matches!(op, Op::Conv(_)))), (21, 22));
+    // Fused self-attention without copies.
+    let it = run("vit_b_16", 32, Mode::Infer, Precision::Fp32);
+    assert_eq!(count(&it, |op, _| matches!(op, Op::Attention(_))), 12);
+    assert_eq!(moves(&it, MovementKind::Permute) + kernels(&it, ElementwiseKind::Copy), 0);
+    assert_eq!(kernels(&it, ElementwiseKind::Add), 24);
+    // Nine shortcuts with stochastic depth and one dropout in place; 49 activations keep a copy.
+    let it = run("efficientnet_b0", 32, Mode::Train, Precision::Fp32);
+    assert_eq!(kernels(&it, ElementwiseKind::Copy), 49);
+    assert_eq!(kernels(&it, ElementwiseKind::SiluBwd), 49);
+    let it = run("densenet121", 32, Mode::Infer, Precision::Fp32);
+    assert_eq!(moves(&it, MovementKind::Cat), 62);
+    let it = run("googlenet", 32, Mode::Train, Precision::Fp32);
+    assert_eq!(kernels(&it, ElementwiseKind::Relu), 61);
+    assert_eq!(kernels(&it, ElementwiseKind::ReluBwd), 57);
+    assert_eq!(kernels(&it, ElementwiseKind::Add), 27);
+}
+
+/// torchvision counts 41,755,286 for ResNet-50, whose batch norms (53,120 numbers) it freezes.
+#[test]
+fn faster_rcnn_has_torchvisions_parameters() {
+    let graph = zoo::build("fasterrcnn_resnet50_fpn", Some(1), None).unwrap_or_else(|e| panic!("{e}"));
+    let is_norm = |name: &str| name.contains(".bn") || name.contains("downsample.1");
+    let norms: u64 =
+        graph.parameters.iter().filter(|p| is_norm(&p.name)).map(|p| p.shape.iter().product::<u64>()).sum();
+    assert_eq!(norms, 53_120);
+    assert_eq!(graph.parameter_count() - norms, 41_755_286);
+    assert!(zoo::build("faster-rcnn", Some(65), None).is_err());
+}
+
 /// Peaks that `torch.cuda.max_memory_allocated` showed on an H200, in MiB.
 #[test]
 fn peak_memory_is_near_the_measured() {
@@ -121,6 +173,13 @@ fn peak_memory_is_near_the_measured() {
         ("transformer", 64, Mode::Train, Precision::Fp32, 3872.0),
         ("vgg16", 128, Mode::Train, Precision::Tf32, 10837.0),
         ("inception_v3", 128, Mode::Infer, Precision::Tf32, 2327.0),
+        ("googlenet", 32, Mode::Train, Precision::Amp, 1108.0),
+        ("densenet121", 96, Mode::Train, Precision::Fp32, 12140.0),
+        ("densenet121", 96, Mode::Infer, Precision::Amp, 612.0),
+        ("efficientnet_b0", 128, Mode::Train, Precision::Amp, 5621.0),
+        ("convnext_tiny", 32, Mode::Train, Precision::Fp32, 3671.0),
+        ("vit_b_16", 96, Mode::Train, Precision::Amp, 7651.0),
+        ("swin_t", 128, Mode::Infer, Precision::Amp, 1620.0),
     ];
     for (name, batch, mode, precision, mib) in measured {
         let ours = run(name, batch, mode, precision).memory.peak.0 / f64::from(1 << 20);

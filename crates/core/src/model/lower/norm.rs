@@ -92,7 +92,7 @@ impl Lowering<'_> {
     }
 
     /// A gradient brought to the layout of the forward.
-    fn to_channels_last(&mut self, x: Value) -> Value {
+    fn channels_last_copy(&mut self, x: Value) -> Value {
         if x.is_channels_last() {
             return x;
         }
@@ -110,7 +110,7 @@ impl Lowering<'_> {
         needed: &[Edge],
         metas: &[(Dims, Dtype)],
     ) -> Vec<Option<Value>> {
-        let grad = if nhwc { self.to_channels_last(grad) } else { self.contiguous(grad) };
+        let grad = if nhwc { self.channels_last_copy(grad) } else { self.contiguous(grad) };
         self.ops(1);
         let math = self.policy.math(grad.dtype);
         let mut out = Vec::with_capacity(needed.len());
