@@ -121,6 +121,7 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], forms: &Forms) -> Vec<Sample
                 gpu: r.gpu,
                 group: i,
                 weight: 1.0,
+                source: "",
             }
         })
         .collect()

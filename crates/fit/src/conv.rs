@@ -10,9 +10,11 @@ use preflop_core::kernels::conv::{
     ConvConstants, ConvFamily, Task, constants_key, depthwise_time, family_time, interval_class,
 };
 use preflop_core::kernels::conv_features::{CHOICE_FEATURES, candidates_of, finish};
-use preflop_core::ops::Op;
+use preflop_core::ops::{Gemm, Op};
 use preflop_core::time::choice::Chooser;
-use preflop_core::time::conv_table::{ConvForms, coarser};
+use preflop_core::Dtype;
+use preflop_core::time::TimeModel;
+use preflop_core::time::conv_table::{ConvContext, ConvForms, coarser};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -23,6 +25,7 @@ pub struct Row {
     pub gpu: usize,
     pub seconds: f64,
     pub family: Option<ConvFamily>,
+    pub source: &'static str,
 }
 
 /// The convolutions among the measurements.
@@ -35,6 +38,7 @@ pub fn rows(measured: &[Measured]) -> Vec<Row> {
                 gpu: m.gpu,
                 seconds: m.us * 1e-6,
                 family: ConvFamily::of_kernels(&m.kernels),
+                source: m.source,
             }),
             _ => None,
         })
@@ -91,13 +95,19 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
 }
 
 /// Trees and leaves of the chooser.
-const CHOOSER: (usize, usize) = (12, 160);
+const CHOOSER: (usize, usize) = (24, 400);
 
 /// Out-of-fold family probabilities for rows with names; the full chooser's for the others.
+/// Plain products of 1x1 layers come from the product model that is in `data/fitted`.
 pub fn samples(rows: &[Row], gpus: &[Gpu], table: &ConvForms) -> (Vec<Sample>, Chooser, f64) {
+    let model = TimeModel::embedded();
     let made: Vec<_> = rows
         .par_iter()
-        .map(|r| candidates_of(&r.task, table, &Machine::of(&gpus[r.gpu], r.task.dtype)))
+        .map(|r| {
+            let product = |g: &Gemm, dtype: Dtype| model.product_time(g, dtype, &gpus[r.gpu]);
+            let context = ConvContext { forms: table, product: &product };
+            candidates_of(&r.task, &context, &Machine::of(&gpus[r.gpu], r.task.dtype))
+        })
         .collect();
     let named: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].family.is_some()).collect();
     let learn = |keep: &dyn Fn(usize) -> bool, seed: u64| {
@@ -125,7 +135,9 @@ pub fn samples(rows: &[Row], gpus: &[Gpu], table: &ConvForms) -> (Vec<Sample>, C
                 class: interval_class(top, r.task.grouped(), p[top] > 0.7),
                 gpu: r.gpu,
                 group: i,
-                weight: 1.0,
+                // The two broad sweeps count more than the one that was aimed at odd shapes.
+                weight: if r.source == "conv_extra" { 1.0 } else { 1.5 },
+                source: r.source,
             }
         })
         .collect();

@@ -19,6 +19,8 @@ pub struct Measured {
     pub us: f64,
     /// Kernel names joined by a bar, where recorded.
     pub kernels: String,
+    /// Name of the file it comes from.
+    pub source: &'static str,
 }
 
 /// Opens a file, unpacking it when it ends in `.gz`.
@@ -29,7 +31,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>> {
 }
 
 /// Reads a file of `op, phase, dtype, shape, gpu_us` rows measured on one GPU.
-pub fn operators(path: &Path, gpu: usize) -> Result<Vec<Measured>> {
+pub fn operators(path: &Path, gpu: usize, source: &'static str) -> Result<Vec<Measured>> {
     let mut reader = csv::Reader::from_reader(open(path)?);
     let headers = reader.headers()?.clone();
     let column = |name: &str| headers.iter().position(|h| h == name);
@@ -51,6 +53,7 @@ pub fn operators(path: &Path, gpu: usize) -> Result<Vec<Measured>> {
                 gpu,
                 us: r[us].parse()?,
                 kernels: names.map(|i| r[i].to_string()).unwrap_or_default(),
+                source,
             }),
             Err(e) => {
                 skipped += 1;
@@ -64,8 +67,8 @@ pub fn operators(path: &Path, gpu: usize) -> Result<Vec<Measured>> {
 }
 
 /// Reads a file of operators measured on the H200, or nothing if it is not there.
-pub fn optional(path: &Path) -> Result<Vec<Measured>> {
-    if path.exists() { operators(path, 0) } else { Ok(Vec::new()) }
+pub fn optional(path: &Path, source: &'static str) -> Result<Vec<Measured>> {
+    if path.exists() { operators(path, 0, source) } else { Ok(Vec::new()) }
 }
 
 /// Says something on the terminal.
@@ -115,7 +118,7 @@ pub fn bf16_products(shared: &Path) -> Result<Vec<Measured>> {
                     call: call.clone(),
                     gpu: index(gpu),
                     us: ms * 1e3,
-                    kernels: String::new(),
+                    kernels: String::new(), source: "published",
                 });
             }
         }
@@ -153,7 +156,7 @@ pub fn fp32_products(shared: &Path) -> Result<Vec<Measured>> {
                 call: OpCall::fwd(Op::Gemm(gemm), Dtype::Fp32),
                 gpu,
                 us,
-                kernels: r[9].to_string(),
+                kernels: r[9].to_string(), source: "published",
             });
         }
     }
@@ -185,7 +188,7 @@ pub fn fp32_vectors(shared: &Path) -> Result<Vec<Measured>> {
             call: OpCall::new(op, Pass::Fwd, Dtype::Fp32),
             gpu,
             us,
-            kernels: r[2].to_string(),
+            kernels: r[2].to_string(), source: "published",
         });
     }
     Ok(out)
@@ -205,7 +208,7 @@ pub fn fp8_products(shared: &Path) -> Result<Vec<Measured>> {
         };
         let d = |i: usize| r[i].parse::<u64>();
         let call = OpCall::fwd(Op::Gemm(Gemm::linear(d(3)?, d(4)?, d(5)?, false)), Dtype::Fp8);
-        out.push(Measured { call, gpu: index(gpu), us: r[6].parse::<f64>()? * 1e3, kernels: String::new() });
+        out.push(Measured { call, gpu: index(gpu), us: r[6].parse::<f64>()? * 1e3, kernels: String::new(), source: "published" });
     }
     Ok(out)
 }
@@ -252,7 +255,7 @@ pub fn published_attention(shared: &Path) -> Result<Vec<Measured>> {
                 call: OpCall::fwd(Op::Attention(op), Dtype::Bf16),
                 gpu: index(gpu),
                 us: text("time_ms").parse::<f64>()? * 1e3,
-                kernels: text("kernel_source").to_string(),
+                kernels: text("kernel_source").to_string(), source: "published",
             });
         }
     }
@@ -288,7 +291,7 @@ pub fn published_rnn(shared: &Path) -> Result<Vec<Measured>> {
                 call: OpCall::fwd(Op::Rnn(op), Dtype::Fp32),
                 gpu: index(gpu),
                 us,
-                kernels: String::new(),
+                kernels: String::new(), source: "published",
             });
         }
     }

@@ -41,13 +41,15 @@ impl Loss {
             Self::Quantile(q) => quantile(r, q),
             Self::Relative => {
                 // |exp(v - r) - 1| = exp(-r) |exp(v) - exp(r)|: a median with weights exp(-r).
-                r.sort_by(f32::total_cmp);
-                let total: f32 = r.iter().map(|r| weight_of(*r)).sum();
+                let mut rows: Vec<(f32, f32)> =
+                    r.iter().enumerate().map(|(i, r)| (*r, weight_of(*r) * weight(i))).collect();
+                rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+                let total: f32 = rows.iter().map(|(_, w)| w).sum();
                 let mut seen = 0.0;
-                for v in r.iter() {
-                    seen += weight_of(*v);
+                for (v, w) in rows {
+                    seen += w;
                     if seen >= 0.5 * total {
-                        return *v;
+                        return v;
                     }
                 }
                 0.0

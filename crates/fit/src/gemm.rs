@@ -101,6 +101,7 @@ pub fn samples(rows: &[Row], gpus: &[Gpu], table: &Table) -> Vec<Sample> {
                 // Rows of one (n, k) pair stay in one fold; on a single GPU every row is its own.
                 group: if several { (r.gemm.n * 7919 + r.gemm.k * 31) as usize } else { i },
                 weight: 1.0,
+                source: "",
             }
         })
         .collect()

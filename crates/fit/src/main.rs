@@ -51,9 +51,9 @@ fn smooth(trees: usize, min_leaf: usize, feature_fraction: f32) -> Settings {
 /// Settings for families where a library switches between kernels: the relative error itself.
 fn switching() -> Settings {
     Settings {
-        trees: 250,
+        trees: 350,
         depth: 6,
-        rate: 0.08,
+        rate: 0.06,
         loss: Loss::Relative,
         second: Loss::Relative,
         bags: 2,
@@ -83,8 +83,8 @@ fn main() -> Result<()> {
         }
         return Ok(());
     }
-    let mut measured = data::operators(&own.join("ops.csv.gz"), 0)?;
-    measured.extend(data::optional(&own.join("ops_extra.csv.gz"))?);
+    let mut measured = data::operators(&own.join("ops.csv.gz"), 0, "ops")?;
+    measured.extend(data::optional(&own.join("ops_extra.csv.gz"), "ops_extra")?);
     let mut constants = ConstantsFile::default();
     let mut learners = Vec::new();
     let mut chooser = None;
@@ -124,8 +124,8 @@ fn main() -> Result<()> {
     }
     if picks("conv") {
         let mut rows = conv::rows(&measured);
-        rows.extend(conv::rows(&data::operators(&own.join("conv.csv.gz"), 0)?));
-        rows.extend(conv::rows(&data::optional(&own.join("conv_extra.csv.gz"))?));
+        rows.extend(conv::rows(&data::operators(&own.join("conv.csv.gz"), 0, "conv")?));
+        rows.extend(conv::rows(&data::optional(&own.join("conv_extra.csv.gz"), "conv_extra")?));
         let table = conv::constants(&rows, &gpus);
         let forms = ConvForms::from_forms(table.iter().map(|(k, v)| (k.as_str(), v.as_slice())));
         let (samples, full, accuracy) = conv::samples(&rows, &gpus, &forms);

@@ -106,6 +106,7 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], products: &gemm::Table, form
                 gpu: r.gpu,
                 group: i,
                 weight: 1.0,
+                source: "",
             }
         })
         .collect()

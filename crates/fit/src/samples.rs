@@ -21,6 +21,8 @@ pub struct Sample {
     pub group: usize,
     /// How much the row counts in training.
     pub weight: f32,
+    /// File it comes from.
+    pub source: &'static str,
 }
 
 impl Sample {

@@ -270,12 +270,12 @@ impl Gpu {
     /// A format the chip lacks runs as its wider stand-in, as the libraries do it:
     /// tf32 -> fp32, bf16 and fp16 -> each other's pipe or fp32, fp8 -> 16 bit, fp4 -> fp8.
     pub fn peak(&self, dtype: Dtype) -> FlopsPerSecond {
-        self.rate(dtype, |d| self.tensor.get(d).or_else(|| self.plain.get(d)))
+        Self::rate(dtype, |d| self.tensor.get(d).or_else(|| self.plain.get(d)))
     }
 
     /// Rate that large matrix products of this format hold.
     pub fn sustained_peak(&self, dtype: Dtype) -> FlopsPerSecond {
-        self.rate(dtype, |d| self.sustained.get(d))
+        Self::rate(dtype, |d| self.sustained.get(d))
     }
 
     /// Rate of the plain (non-tensor) pipe for pointwise work in this format.
@@ -283,7 +283,7 @@ impl Gpu {
         self.plain.get(dtype).or_else(|| self.plain.get(Dtype::Fp32)).unwrap_or(FlopsPerSecond(1e12))
     }
 
-    fn rate(&self, dtype: Dtype, get: impl Fn(Dtype) -> Option<FlopsPerSecond>) -> FlopsPerSecond {
+    fn rate(dtype: Dtype, get: impl Fn(Dtype) -> Option<FlopsPerSecond>) -> FlopsPerSecond {
         let mut d = dtype;
         loop {
             if let Some(rate) = get(d) {

@@ -14,7 +14,7 @@
 use super::tile::{Constants, Product, Tiling, best};
 use super::{Machine, alignment};
 use crate::dtype::Dtype;
-use crate::ops::{Conv, Pass};
+use crate::ops::{Conv, Gemm, Layout, Pass};
 
 /// The kernel families seen in cuDNN and PyTorch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -264,7 +264,8 @@ impl Task {
         if !c.channels_last {
             return (2.0 * (x + w + y), 3.0);
         }
-        let (pad_in, pad_out) = ((c.ci / c.groups) % v != 0, (c.co / c.groups) % v != 0);
+        let (pad_in, pad_out) =
+            (!(c.ci / c.groups).is_multiple_of(v), !(c.co / c.groups).is_multiple_of(v));
         let mut bytes = 0.0;
         let mut kernels = 0.0;
         for (needed, size) in [(pad_in, x), (pad_in || pad_out, w), (pad_out, y)] {
@@ -274,6 +275,23 @@ impl Task {
             }
         }
         (bytes, kernels)
+    }
+
+    /// The plain product that a 1x1 layer with stride 1 is, as a library would call it.
+    ///
+    /// NHWC: pixels are rows, as in a linear layer and its gradients. NCHW: one product per image with pixels as
+    /// columns; the weight gradient sums over images and pixels.
+    pub fn as_gemm(&self) -> Gemm {
+        let c = &self.conv;
+        let (pixels, images) = (c.h * c.w, c.batch);
+        match (c.channels_last, self.pass) {
+            (true, Pass::Dgrad) => Gemm::mm(images * pixels, c.ci, c.co, Layout::Nn),
+            (true, Pass::Wgrad) => Gemm::mm(c.co, c.ci, images * pixels, Layout::Tn),
+            (true, _) => Gemm::linear(images * pixels, c.co, c.ci, false),
+            (false, Pass::Dgrad) => Gemm { layout: Layout::Tn, ..Gemm::bmm(images, c.ci, pixels, c.co) },
+            (false, Pass::Wgrad) => Gemm::mm(c.co, c.ci, images * pixels, Layout::Linear),
+            (false, _) => Gemm::bmm(images, c.co, pixels, c.ci),
+        }
     }
 
     /// Least alignment of the leading dimensions that a plain product of a 1x1 layer would see.
@@ -438,6 +456,17 @@ mod tests {
         for pass in [Pass::Fwd, Pass::Dgrad, Pass::Wgrad] {
             let (m, n, k) = Task::new(&conv, pass, Dtype::Fp32).dims(1.0);
             assert_eq!(2.0 * m * n * k, conv.flops().0);
+        }
+    }
+
+    #[test]
+    fn a_1x1_layer_is_a_product() {
+        let conv = Conv::square(8, 64, 28, 128, 1, 1, 0);
+        for pass in [Pass::Fwd, Pass::Dgrad, Pass::Wgrad] {
+            for channels_last in [false, true] {
+                let task = Task::new(&Conv { channels_last, ..conv }, pass, Dtype::Bf16);
+                assert_eq!(task.as_gemm().flops(), conv.flops());
+            }
         }
     }
 

@@ -3,14 +3,14 @@
 use super::conv::{ConvConstants, ConvFamily, FamilyTime, Task, candidates, depthwise_time, family_time};
 use super::{Machine, alignment};
 use crate::dtype::Dtype;
-use crate::ops::Pass;
+use crate::ops::{Gemm, Pass};
 use crate::time::choice::CLASSES;
 use crate::time::trees::{Features, MAX_FEATURES};
 
 /// Places that the shape and the family times fill: what the family chooser sees.
 pub const CHOICE_FEATURES: usize = 80;
 /// Places that are filled in all.
-pub const FEATURES: usize = 116;
+pub const FEATURES: usize = 122;
 
 /// Log ratio that stands for "this family cannot serve the task".
 const ABSENT: f32 = 6.0;
@@ -23,6 +23,8 @@ fn log2(x: f64) -> f32 {
 pub trait ConvTable {
     /// Constants of a product family for this task.
     fn product(&self, task: &Task, family: ConvFamily) -> ConvConstants;
+    /// Seconds of a plain product in this format, by the product model.
+    fn plain_product(&self, gemm: &Gemm, dtype: Dtype) -> f64;
     /// Seconds and rate of a depthwise family for this task.
     fn depthwise(&self, task: &Task, family: ConvFamily) -> (f64, f64);
 }
@@ -49,7 +51,11 @@ pub fn candidates_of(task: &Task, table: &dyn ConvTable, machine: &Machine) -> C
             times[i] = depthwise_time(task, t0, rate, machine);
         } else {
             let form = family_time(task, family, &table.product(task, family), machine);
-            times[i] = form.time;
+            times[i] = if family == ConvFamily::Gemm {
+                table.plain_product(&task.as_gemm(), task.dtype)
+            } else {
+                form.time
+            };
             forms[i] = Some(form);
         }
     }
@@ -177,7 +183,9 @@ pub fn finish(candidates: &Candidates, probability: &[f32; CLASSES]) -> (f64, Fe
         push(t.waves.min(20.0) as f32);
         push(log2((form.conversion / form.time).max(1e-4)));
         push(log2(form.launches));
-        push(log2(t.time / t.by_tile.iter().copied().fold(0.0, f64::max)));
+        for tile in [1, 4, 6, 7, 9, 11] {
+            push(log2(t.by_tile[tile] / t.time));
+        }
     }
     debug_assert!(at <= FEATURES, "{at}");
     (reference, x, top.1)

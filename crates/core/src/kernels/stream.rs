@@ -93,15 +93,14 @@ fn layout(call: &OpCall) -> Layout {
 /// A stable number for each operator within its family, for the trees.
 fn code(call: &OpCall) -> f32 {
     match &call.op {
-        Op::Rowwise(o) => o.kind as u8 as f32,
-        Op::CrossEntropy(_) => 10.0,
-        Op::Spatial(o) => o.kind as u8 as f32,
+        Op::Rowwise(o) => f32::from(o.kind as u8),
+        Op::Spatial(o) => f32::from(o.kind as u8),
         Op::Interpolate(_) => 20.0,
         Op::RoiAlign(_) => 21.0,
-        Op::Elementwise(o) => o.kind as u8 as f32,
-        Op::Embedding(_) => 10.0,
-        Op::Optimizer(o) => 20.0 + o.kind as u8 as f32,
-        Op::Movement(o) => o.kind as u8 as f32,
+        Op::Elementwise(o) => f32::from(o.kind as u8),
+        Op::CrossEntropy(_) | Op::Embedding(_) => 10.0,
+        Op::Optimizer(o) => 20.0 + f32::from(o.kind as u8),
+        Op::Movement(o) => f32::from(o.kind as u8),
         _ => 0.0,
     }
 }
@@ -178,23 +177,11 @@ pub fn launches(call: &OpCall) -> f64 {
         },
         Op::Rowwise(o) => match (o.kind, backward) {
             (RowwiseKind::LayerNorm | RowwiseKind::RmsNorm, true) => 2.0,
-            (RowwiseKind::Sum | RowwiseKind::SumCols, _) => {
-                if o.rows * o.cols > 1 << 20 {
-                    2.0
-                } else {
-                    1.0
-                }
-            }
+            (RowwiseKind::Sum | RowwiseKind::SumCols, _) if o.rows * o.cols > 1 << 20 => 2.0,
             _ => 1.0,
         },
         Op::CrossEntropy(_) => 2.0,
-        Op::Embedding(_) => {
-            if backward {
-                12.0
-            } else {
-                1.0
-            }
-        }
+        Op::Embedding(_) if backward => 12.0,
         Op::Optimizer(o) => {
             let chunks = (o.tensors as f64 / 55.0).ceil();
             match o.kind {

@@ -55,9 +55,8 @@ impl Rowwise {
     /// shift), sums 1; backward about 1.5 times that.
     pub fn flops(&self, pass: Pass) -> Flops {
         let per = match self.kind {
-            RowwiseKind::Softmax | RowwiseKind::LogSoftmax => 5.0,
+            RowwiseKind::Softmax | RowwiseKind::LogSoftmax | RowwiseKind::RmsNorm => 5.0,
             RowwiseKind::LayerNorm => 7.0,
-            RowwiseKind::RmsNorm => 5.0,
             RowwiseKind::Sum | RowwiseKind::SumCols | RowwiseKind::CumSum => 1.0,
         };
         let factor = if pass == Pass::Fwd { 1.0 } else { 1.5 };

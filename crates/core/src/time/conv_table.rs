@@ -1,8 +1,10 @@
 //! Constants of the convolution families, looked up by key with coarser keys to fall back on.
 
 use super::fitted::Fitted;
+use crate::dtype::Dtype;
 use crate::kernels::conv::{ConvConstants, ConvFamily, Task, constants_key};
 use crate::kernels::conv_features::ConvTable;
+use crate::ops::Gemm;
 use std::collections::HashMap;
 
 /// Constants by key.
@@ -40,13 +42,31 @@ impl ConvForms {
     }
 }
 
-impl ConvTable for ConvForms {
+/// Constants together with the product model on one GPU: what the families of a convolution need.
+pub struct ConvContext<'a> {
+    /// Constants by key.
+    pub forms: &'a ConvForms,
+    /// Seconds of a plain product.
+    pub product: &'a dyn Fn(&Gemm, Dtype) -> f64,
+}
+
+impl std::fmt::Debug for ConvContext<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConvContext").finish_non_exhaustive()
+    }
+}
+
+impl ConvTable for ConvContext<'_> {
     fn product(&self, task: &Task, family: ConvFamily) -> ConvConstants {
-        self.find(task, family).and_then(|v| ConvConstants::from_slice(v)).unwrap_or(ConvConstants::START)
+        self.forms.find(task, family).and_then(|v| ConvConstants::from_slice(v)).unwrap_or(ConvConstants::START)
+    }
+
+    fn plain_product(&self, gemm: &Gemm, dtype: Dtype) -> f64 {
+        (self.product)(gemm, dtype)
     }
 
     fn depthwise(&self, task: &Task, family: ConvFamily) -> (f64, f64) {
-        match self.find(task, family).map(Vec::as_slice) {
+        match self.forms.find(task, family).map(Vec::as_slice) {
             Some([t0, rate, ..]) => (*t0, *rate),
             _ => (4e-6, 0.3),
         }

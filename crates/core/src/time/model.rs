@@ -1,7 +1,7 @@
 //! The time model: closed form by kernel class, times a learned and bounded correction, with its interval.
 
 use super::choice::Chooser;
-use super::conv_table::ConvForms;
+use super::conv_table::{ConvContext, ConvForms};
 use super::fitted::{Fitted, LogInterval, TileKey};
 use super::iteration::HostModel;
 use super::operator::{Bound, OpPrediction};
@@ -151,6 +151,12 @@ impl TimeModel {
         }
     }
 
+    /// Seconds of a plain product, corrected.
+    pub fn product_time(&self, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> f64 {
+        let draft = self.gemm(g, dtype, gpu);
+        draft.reference * draft.correction.exp()
+    }
+
     /// Constants of a product class on this GPU, and whether its generation was measured.
     fn tile_constants(&self, dtype: Dtype, class: u8, gpu: &Gpu) -> (Constants, bool) {
         let key = TileKey { dtype, class, generation: gpu.architecture };
@@ -223,7 +229,9 @@ impl TimeModel {
     fn conv(&self, c: &Conv, call: &OpCall, gpu: &Gpu) -> Draft {
         let task = Task::new(c, call.pass, call.dtype);
         let machine = Machine::of(gpu, call.dtype);
-        let candidates = candidates_of(&task, &self.conv, &machine);
+        let product = |g: &Gemm, dtype: Dtype| self.product_time(g, dtype, gpu);
+        let context = ConvContext { forms: &self.conv, product: &product };
+        let candidates = candidates_of(&task, &context, &machine);
         let probability = self.chooser.probabilities(&candidates.x);
         let (reference, x, top) = finish(&candidates, &probability);
         let forest = match dtype_group(call.dtype) {
