@@ -82,7 +82,9 @@ struct OpLine<'a> {
     shape: String,
 }
 
+/// The unit stands in every name, as in all JSON.
 #[derive(Debug, Serialize)]
+#[allow(clippy::struct_field_names)]
 struct MemoryParts {
     weights_mib: f64,
     gradients_mib: f64,
