@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 const HELP: &str = "usage: cargo xtask TASK
 
-  test             format, lints, tests, docs, licences, spelling, Python and browser parts
+  test [STEP]      format, lints, tests, docs, licences, spelling, Python and browser parts
   bench            speed of start-up, predictions and operator files
   validate-shared  checks against the shared data folder (PREFLOP_SHARED, default ../shared)
   readme           rewrites the example in README.md with what the tool prints
@@ -35,7 +35,8 @@ fn task() -> anyhow::Result<()> {
     let root = root()?;
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["test"] => test::run(&root),
+        ["test"] => test::run(&root, ""),
+        ["test", only] => test::run(&root, only),
         ["bench"] => bench::run(&root),
         ["validate-shared"] => validate::run(&root),
         ["readme"] => readme::run(&root, true),

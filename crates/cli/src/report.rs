@@ -82,7 +82,9 @@ struct OpLine<'a> {
     shape: String,
 }
 
+/// The unit stands in every name, as in all JSON.
 #[derive(Debug, Serialize)]
+#[allow(clippy::struct_field_names)]
 struct MemoryParts {
     weights_mib: f64,
     gradients_mib: f64,
@@ -179,7 +181,7 @@ impl<'a> Report<'a> {
                     "{}, {} through DRAM, {} parameters",
                     output::flops(Flops(self.flops)),
                     output::traffic(Bytes(self.dram_bytes)),
-                    output::grouped(self.parameters)
+                    output::si(self.parameters as f64, "").trim_end()
                 ),
             ),
         ]
@@ -342,7 +344,7 @@ struct Layout {
 impl Layout {
     fn of(width: usize) -> Self {
         match width {
-            0..72 => Self { layer: 17, bar: 0, shape: false },
+            0..72 => Self { layer: 14, bar: 0, shape: false },
             72..100 => Self { layer: 22, bar: 8, shape: false },
             100..116 => Self { layer: 38, bar: 10, shape: false },
             116..140 => Self { layer: 24, bar: 8, shape: true },

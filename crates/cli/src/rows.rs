@@ -1,4 +1,6 @@
-//! Reads operator files row by row: CSV or JSON Lines, plain or gzip. Never holds more than one row.
+//! Reads operator files row by row: CSV or JSON Lines, plain or gzip. Holds no more than the rows it is asked for.
+//!
+//! Reading is apart from understanding, so that one thread can read while all understand and predict.
 
 use crate::error::InputError;
 use crate::input;
@@ -28,25 +30,40 @@ pub struct Rows {
 }
 
 enum Format {
-    Csv {
-        reader: csv::Reader<RowLimit>,
-        record: csv::ByteRecord,
-        columns: [usize; 4],
-        since_row: Rc<Cell<usize>>,
-    },
-    JsonLines {
-        reader: Box<dyn BufRead>,
-        buffer: Vec<u8>,
-        line: u64,
-    },
+    Csv { reader: csv::Reader<RowLimit>, columns: [usize; 4], since_row: Rc<Cell<usize>> },
+    JsonLines { reader: Box<dyn BufRead>, line: u64 },
 }
 
-/// What one row gave: its line, and the call or why there is none.
-pub struct Row {
+/// A row as it stands in the file. Kept and filled again, so that reading allocates nothing.
+#[derive(Debug, Default)]
+pub struct RawRow {
+    line: u64,
+    record: csv::ByteRecord,
+    text: Vec<u8>,
+}
+
+/// How the rows of a file are to be understood.
+#[derive(Debug, Clone, Copy)]
+pub enum Dialect {
+    /// CSV with op, phase, dtype and shape in these columns.
+    Csv([usize; 4]),
+    /// One JSON object per line.
+    JsonLines,
+}
+
+impl RawRow {
     /// Line of the file, from 1.
-    pub line: u64,
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
     /// The call, or what is wrong with the row.
-    pub call: Result<OpCall, String>,
+    pub fn call(&self, dialect: Dialect) -> Result<OpCall, String> {
+        match dialect {
+            Dialect::Csv(columns) => csv_call(&self.record, &columns),
+            Dialect::JsonLines => json_call(&self.text),
+        }
+    }
 }
 
 impl Rows {
@@ -80,7 +97,7 @@ impl Rows {
         let start = text.fill_buf().with_context(|| format!("cannot read {name}"))?;
         let format = match start.iter().find(|b| !b.is_ascii_whitespace()) {
             None => return Err(InputError::new(format!("{name} is empty")).hint(EXPECTED).into()),
-            Some(b'{') => Format::JsonLines { reader: text, buffer: Vec::new(), line: 0 },
+            Some(b'{') => Format::JsonLines { reader: text, line: 0 },
             Some(b'[') => {
                 let message = format!("{name}: a JSON array; give one object per line (JSON Lines) instead");
                 return Err(InputError::new(message).into());
@@ -95,35 +112,43 @@ impl Rows {
         self.consumed.get()
     }
 
-    /// The next row; `None` at the end. An error means that nothing more can be read.
-    pub fn next_row(&mut self) -> anyhow::Result<Option<Row>> {
+    /// How to understand the rows.
+    pub fn dialect(&self) -> Dialect {
+        match &self.format {
+            Format::Csv { columns, .. } => Dialect::Csv(*columns),
+            Format::JsonLines { .. } => Dialect::JsonLines,
+        }
+    }
+
+    /// Reads the next row into `row`; false at the end. An error means that nothing more can be read.
+    pub fn read(&mut self, row: &mut RawRow) -> anyhow::Result<bool> {
         match &mut self.format {
-            Format::Csv { reader, record, columns, since_row } => {
+            Format::Csv { reader, since_row, .. } => {
                 since_row.set(0);
-                let more = reader.read_byte_record(record).map_err(|e| {
+                let more = reader.read_byte_record(&mut row.record).map_err(|e| {
                     let line = reader.position().line();
                     InputError::new(format!("{}: line {line}: {}", self.name, csv_message(e)))
                 })?;
-                let line = record.position().map_or(0, csv::Position::line);
-                Ok(more.then(|| Row { line, call: csv_call(record, columns) }))
+                row.line = row.record.position().map_or(0, csv::Position::line);
+                Ok(more)
             }
-            Format::JsonLines { reader, buffer, line } => loop {
+            Format::JsonLines { reader, line } => loop {
                 *line += 1;
-                buffer.clear();
+                row.text.clear();
                 let mut limited = reader.take(MAX_ROW_BYTES as u64 + 1);
                 let n = limited
-                    .read_until(b'\n', buffer)
+                    .read_until(b'\n', &mut row.text)
                     .map_err(|e| InputError::new(format!("{}: line {line}: {e}", self.name)))?;
                 if n == 0 {
-                    return Ok(None);
+                    return Ok(false);
                 }
                 if n > MAX_ROW_BYTES {
                     return Err(InputError::new(format!("{}: line {line}: {TOO_LONG}", self.name)).into());
                 }
-                if buffer.iter().all(u8::is_ascii_whitespace) {
-                    continue;
+                if !row.text.iter().all(u8::is_ascii_whitespace) {
+                    row.line = *line;
+                    return Ok(true);
                 }
-                return Ok(Some(Row { line: *line, call: json_call(buffer) }));
             },
         }
     }
@@ -157,7 +182,7 @@ fn csv_format(text: Box<dyn BufRead>, name: &str) -> anyhow::Result<Format> {
             InputError::new(message).hint(format!("{EXPECTED}; the first line names the columns"))
         })?;
     }
-    Ok(Format::Csv { reader, record: csv::ByteRecord::new(), columns, since_row })
+    Ok(Format::Csv { reader, columns, since_row })
 }
 
 fn csv_call(record: &csv::ByteRecord, columns: &[usize; 4]) -> Result<OpCall, String> {
@@ -234,11 +259,12 @@ impl Read for RowLimit {
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8]) -> anyhow::Result<Vec<Row>> {
+    /// Line and call of every row.
+    fn read(bytes: &[u8]) -> anyhow::Result<Vec<(u64, Result<OpCall, String>)>> {
         let mut rows = Rows::new(Box::new(io::Cursor::new(bytes.to_vec())), "x".to_string())?;
-        let mut out = Vec::new();
-        while let Some(row) = rows.next_row()? {
-            out.push(row);
+        let (mut out, mut row) = (Vec::new(), RawRow::default());
+        while rows.read(&mut row)? {
+            out.push((row.line(), row.call(rows.dialect())));
         }
         Ok(out)
     }
@@ -252,10 +278,10 @@ mod tests {
         let b = read(json.as_bytes()).unwrap();
         let c = read(text.as_bytes()).unwrap();
         assert_eq!(a.len(), 1);
-        assert!(a[0].call.is_ok());
-        assert_eq!(a[0].call, b[0].call);
-        assert_eq!(a[0].call, c[0].call);
-        assert_eq!((a[0].line, b[0].line), (2, 2));
+        assert!(a[0].1.is_ok());
+        assert_eq!(a[0].1, b[0].1);
+        assert_eq!(a[0].1, c[0].1);
+        assert_eq!((a[0].0, b[0].0), (2, 2));
     }
 
     #[test]
@@ -264,7 +290,7 @@ mod tests {
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gz.write_all(b"op,phase,dtype,shape\nsum,fwd,fp32,\"{\"\"rows\"\":1,\"\"cols\"\":9}\"\n").unwrap();
         let gz = gz.finish().unwrap();
-        assert!(read(&gz).unwrap()[0].call.is_ok());
+        assert!(read(&gz).unwrap()[0].1.is_ok());
         assert!(read(&gz[..gz.len() - 12]).is_err());
     }
 
@@ -288,7 +314,7 @@ mod tests {
             read(b"op,phase,dtype,shapes\n").err().unwrap().to_string().contains("did you mean `shapes`")
         );
         let bad = read(b"op,phase,dtype,shape\nmm,fwd\nmm,fwd,fp32,\xff\n").unwrap();
-        assert_eq!(bad[0].call, Err("the row has no column `dtype`".to_string()));
-        assert_eq!(bad[1].call, Err("`shape` is not UTF-8 text".to_string()));
+        assert_eq!(bad[0].1, Err("the row has no column `dtype`".to_string()));
+        assert_eq!(bad[1].1, Err("`shape` is not UTF-8 text".to_string()));
     }
 }

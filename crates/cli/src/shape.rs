@@ -8,17 +8,12 @@ pub fn describe(call: &OpCall) -> String {
         Op::Gemm(g) if g.batch > 1 => format!("{} of {}x{}x{}", g.batch, g.m, g.n, g.k),
         Op::Gemm(g) => format!("{}x{}x{}", g.m, g.n, g.k),
         Op::Conv(c) => {
-            let mut text = format!("{}x{}x{}x{}, {} of {}x{}", c.batch, c.ci, c.h, c.w, c.co, c.r, c.s);
-            if c.stride != [1, 1] {
-                text += &format!(" /{}", pair(c.stride));
-            }
-            if c.dilation != [1, 1] {
-                text += &format!(" dilated {}", pair(c.dilation));
-            }
-            if c.groups > 1 {
-                text += &format!(", {} groups", c.groups);
-            }
-            text
+            let stride = if c.stride == [1, 1] { String::new() } else { format!(" /{}", pair(c.stride)) };
+            let dilation =
+                if c.dilation == [1, 1] { String::new() } else { format!(" dilated {}", pair(c.dilation)) };
+            let groups = if c.groups == 1 { String::new() } else { format!(", {} groups", c.groups) };
+            let input = [c.batch, c.ci, c.h, c.w].map(|n| n.to_string()).join("x");
+            format!("{input}, {} of {}x{}{stride}{dilation}{groups}", c.co, c.r, c.s)
         }
         Op::Attention(a) => {
             let queries = if a.q_len == a.kv_len { String::new() } else { format!("{} on ", a.q_len) };

@@ -1,4 +1,6 @@
 //! Runs the real binary on bad input: one `error:` line, exit status 2 (1 for rows), never a panic.
+// A helper that fails should fail the test that called it.
+#![allow(clippy::unwrap_used)]
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -132,7 +134,7 @@ fn bad_rows_do_not_stop_the_others() {
         ("mm,fwd", Some("`dtype`")),
         ("relu,fwd,bf16,\"{\"\"n\"\":8}\"", None),
     ];
-    let text: String = rows.iter().map(|(row, _)| format!("{row}\n")).collect();
+    let text = rows.iter().map(|(row, _)| *row).collect::<Vec<_>>().join("\n");
     let out = with_input(&["ops", "-", "--gpu", "h200"], format!("{HEADER}{text}").as_bytes());
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(1), "{stderr}");

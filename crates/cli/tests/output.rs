@@ -1,4 +1,6 @@
 //! Runs the real binary and checks what it prints: JSON names, order, colours, widths.
+// A helper that fails should fail the test that called it.
+#![allow(clippy::unwrap_used)]
 
 use std::process::Command;
 
@@ -86,10 +88,10 @@ fn lists_fit_the_terminal() {
 fn operator_lines_have_the_promised_names_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ops.jsonl");
-    let rows: String = (1..=100)
-        .map(|m| format!("{{\"op\":\"mm\",\"phase\":\"fwd\",\"dtype\":\"bf16\",\"shape\":{{\"m\":{m},\"n\":64,\"k\":64}}}}\n"))
-        .collect();
-    std::fs::write(&path, rows).unwrap();
+    let row =
+        |m: u64| format!(r#"{{"op":"mm","phase":"fwd","dtype":"bf16","shape":{{"m":{m},"n":64,"k":64}}}}"#);
+    let rows: Vec<String> = (1..=100).map(row).collect();
+    std::fs::write(&path, rows.join("\n")).unwrap();
     let out = text(&mut preflop(&["ops", &path.to_string_lossy(), "--gpu", "h200"]));
     for (i, line) in out.lines().enumerate() {
         let row: serde_json::Value = serde_json::from_str(line).unwrap();

@@ -36,27 +36,26 @@ fn list(output: &Output) -> anyhow::Result<()> {
     if output.json {
         return output::print_json(&models);
     }
-    // The title goes first where the terminal is narrow.
-    let wide = output.width >= 72;
-    let mut header = vec![
-        ("name", Align::Keep),
-        ("family", Align::Keep),
-        ("parameters", Align::Right),
-        ("batch", Align::Right),
-        ("seq", Align::Right),
-    ];
+    // The title goes first where the terminal is narrow, then the family.
+    let wide = output.width >= 100;
+    let medium = output.width >= 70;
+    let mut header = vec![("name", Align::Keep)];
+    if medium {
+        header.push(("family", Align::Keep));
+    }
+    header.extend([("parameters", Align::Right), ("batch", Align::Right), ("seq", Align::Right)]);
     if wide {
         header.push(("what", Align::Left));
     }
     let mut table = output.table(&header);
     for m in &models {
-        let mut row = vec![
-            m.name.to_string(),
-            m.family.to_string(),
-            output::grouped(m.parameters),
-            m.default_batch.to_string(),
-            m.default_seq.map_or_else(String::new, |s| s.to_string()),
-        ];
+        let mut row = vec![m.name.to_string()];
+        if medium {
+            row.push(m.family.to_string());
+        }
+        row.push(output::grouped(m.parameters));
+        row.push(m.default_batch.to_string());
+        row.push(m.default_seq.map_or_else(String::new, |s| s.to_string()));
         if wide {
             row.push(m.title.to_string());
         }

@@ -3,11 +3,12 @@
 use crate::error::{InputError, RowsFailed};
 use crate::input;
 use crate::output::{self, Align, Output};
-use crate::rows::Rows;
+use crate::rows::{Dialect, RawRow, Rows};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use preflop_core::time::{OpPrediction, TimeModel};
 use preflop_core::{Gpu, OpCall};
+use rayon::prelude::*;
 use std::io::{self, IsTerminal as _, Write};
 use std::time::{Duration, Instant};
 
@@ -77,29 +78,69 @@ fn checked(
     Ok((call, p))
 }
 
+/// Rows that are read before they are predicted, by all cores together.
+const CHUNK: usize = 4096;
+
+/// A row and its answer; both keep their memory from chunk to chunk.
+#[derive(Default)]
+struct Slot {
+    row: RawRow,
+    answer: Vec<u8>,
+    problem: Option<String>,
+}
+
+impl Slot {
+    fn answer(&mut self, dialect: Dialect, model: &TimeModel, gpu: &Gpu) -> io::Result<()> {
+        self.answer.clear();
+        self.problem = None;
+        match checked(self.row.call(dialect), model, gpu) {
+            Ok((_, p)) => write_prediction(&mut self.answer, &p),
+            Err(problem) => {
+                let message = format!("line {}: {problem}", self.row.line());
+                serde_json::to_writer(&mut self.answer, &serde_json::json!({ "error": message }))?;
+                self.answer.push(b'\n');
+                self.problem = Some(message);
+                Ok(())
+            }
+        }
+    }
+}
+
 fn json_lines(rows: &mut Rows, gpu: &Gpu, size: Option<u64>) -> anyhow::Result<()> {
     let model = TimeModel::embedded();
+    let dialect = rows.dialect();
     let mut out = output::stdout();
     let mut progress = Progress::new(size);
     let mut tally = Tally::default();
-    while let Some(row) = rows.next_row()? {
-        tally.total += 1;
-        match checked(row.call, &model, gpu) {
-            Ok((_, p)) => write_prediction(&mut out, &p)?,
-            Err(problem) => {
-                let message = format!("line {}: {problem}", row.line);
-                serde_json::to_writer(&mut out, &serde_json::json!({ "error": message }))
-                    .map_err(io::Error::from)?;
-                out.write_all(b"\n")?;
-                tally.fail(&message);
+    let mut slots: Vec<Slot> = Vec::new();
+    slots.resize_with(CHUNK, Slot::default);
+    let mut more = Ok(true);
+    while matches!(more, Ok(true)) {
+        let mut filled = 0;
+        for slot in &mut slots {
+            more = rows.read(&mut slot.row);
+            if !matches!(more, Ok(true)) {
+                break;
+            }
+            filled += 1;
+        }
+        slots[..filled]
+            .par_iter_mut()
+            .with_min_len(32)
+            .try_for_each(|slot| slot.answer(dialect, &model, gpu))?;
+        for slot in &slots[..filled] {
+            out.write_all(&slot.answer)?;
+            tally.total += 1;
+            if let Some(problem) = &slot.problem {
+                tally.fail(problem);
             }
         }
-        if tally.total.is_multiple_of(4096) {
-            progress.update(rows.consumed());
-        }
+        progress.update(rows.consumed());
     }
     out.flush()?;
     progress.clear();
+    // What was read before the file broke off has been answered.
+    more?;
     tally.finish()
 }
 
@@ -153,16 +194,17 @@ fn table(rows: &mut Rows, gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
     ]);
     let mut tally = Tally::default();
     let mut problems = Vec::new();
-    while let Some(row) = rows.next_row()? {
+    let mut row = RawRow::default();
+    while rows.read(&mut row)? {
         tally.total += 1;
         if tally.total > MAX_TABLE_ROWS {
             let message = format!("more than {MAX_TABLE_ROWS} rows are too many for a table");
             return Err(InputError::new(message).hint("leave out `--human`").into());
         }
-        match checked(row.call, &model, gpu) {
+        match checked(row.call(rows.dialect()), &model, gpu) {
             Ok((call, p)) => {
                 table.add_row([
-                    row.line.to_string(),
+                    row.line().to_string(),
                     call.name().to_string(),
                     call.pass.name().to_string(),
                     call.dtype.to_string(),
@@ -174,7 +216,7 @@ fn table(rows: &mut Rows, gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
                 ]);
             }
             Err(problem) => {
-                let message = format!("line {}: {problem}", row.line);
+                let message = format!("line {}: {problem}", row.line());
                 tally.fail(&message);
                 problems.push(message);
             }
