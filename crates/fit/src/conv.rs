@@ -7,7 +7,7 @@ use crate::simplex::minimise;
 use preflop_core::gpu::Gpu;
 use preflop_core::kernels::Machine;
 use preflop_core::kernels::conv::{
-    ConvConstants, ConvFamily, Task, constants_key, depthwise_time, family_time, interval_class,
+    ConvConstants, ConvFamily, ConvKey, Task, depthwise_time, family_time, interval_class,
 };
 use preflop_core::kernels::conv_features::{CHOICE_FEATURES, candidates_of, finish};
 use preflop_core::ops::{Gemm, Op};
@@ -50,7 +50,7 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
     let mut groups: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     for r in rows {
         if let Some(f) = r.family {
-            let key = constants_key(&r.task, f);
+            let key = ConvKey::new(&r.task, f).text();
             for k in coarser(&key).filter(|k| k.matches('/').count() >= 1) {
                 groups.entry(k.to_string()).or_default().push(r);
             }

@@ -3,7 +3,8 @@
 //!
 //! `preflop-fit` fits everything; `preflop-fit FAMILY ..` only cross-validates the families whose names begin
 //! so, and with `--update` in front it also replaces them in `data/fitted`. `PREFLOP_SHARED` names the folder
-//! with the published measurements (default `../shared`).
+//! with the published measurements (default `../shared`). `preflop-fit e2e` scores whole iterations,
+//! `preflop-fit published` the published measurements on other GPUs.
 #![allow(clippy::print_stdout)]
 
 mod attention;
@@ -13,6 +14,7 @@ mod data;
 mod e2e;
 mod gbdt;
 mod gemm;
+mod published;
 mod rnn;
 mod samples;
 mod score;
@@ -73,6 +75,9 @@ fn main() -> Result<()> {
     let shared = PathBuf::from(std::env::var("PREFLOP_SHARED").unwrap_or("../shared".into())).join("data");
     let own = Path::new("data/measured/h200");
     let gpus = data::gpus()?;
+    if wanted.first().is_some_and(|w| w == "published") {
+        return published::report(&shared, &gpus);
+    }
     if wanted.first().is_some_and(|w| w == "e2e") {
         let model = preflop_core::time::TimeModel::embedded();
         for file in ["e2e.csv", "e2e_extra.csv"] {

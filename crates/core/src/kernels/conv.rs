@@ -397,29 +397,88 @@ pub fn dtype_group(dtype: Dtype) -> &'static str {
     }
 }
 
-/// Key of a family's constants.
-pub fn constants_key(task: &Task, family: ConvFamily) -> String {
-    let group = dtype_group(task.dtype);
-    let pass = task.pass.name();
-    if family.streams() {
+/// Which constants serve a task by a family: its pass, number formats and kind of layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConvKey {
+    family: ConvFamily,
+    pass: u8,
+    group: u8,
+    /// 0 plain, 1 grouped, 2 1x1, 3.. alignment class and layout of plain products; depthwise: layout, stride
+    /// and filter size.
+    kind: u8,
+}
+
+const PASSES: [&str; 3] = ["fwd", "dgrad", "wgrad"];
+const GROUPS: [&str; 3] = ["half", "tf32", "fp32"];
+/// Kinds of one family, pass and group.
+const KINDS: usize = 64;
+/// Largest depthwise filter that is told apart.
+const LARGEST_FILTER: u64 = 15;
+
+impl ConvKey {
+    /// The key of a task.
+    pub fn new(task: &Task, family: ConvFamily) -> Self {
         let c = &task.conv;
-        let layout = if c.channels_last { "nhwc" } else { "nchw" };
-        return format!(
-            "conv/{}/{pass}/{group}/{layout}/{}/{}",
-            family.name(),
-            c.r.max(c.s),
-            c.stride[0].min(2)
-        );
+        let pass = match task.pass {
+            Pass::Dgrad => 1,
+            Pass::Wgrad => 2,
+            _ => 0,
+        };
+        let group = match dtype_group(task.dtype) {
+            "half" => 0,
+            "tf32" => 1,
+            _ => 2,
+        };
+        let layout = u8::from(c.channels_last);
+        let kind = match family {
+            _ if family.streams() => {
+                layout + 2 * u8::from(c.stride[0] > 1) + 4 * c.r.max(c.s).min(LARGEST_FILTER) as u8
+            }
+            ConvFamily::Gemm => 3 + 2 * task.gemm_class() + layout,
+            _ if c.groups > 1 => 1,
+            ConvFamily::Ffma | ConvFamily::Sgemm if c.r * c.s == 1 => 2,
+            _ => 0,
+        };
+        Self { family, pass, group, kind }
     }
-    let kind = match family {
-        ConvFamily::Gemm => {
-            format!("/{}/{}", task.gemm_class(), if task.conv.channels_last { "nhwc" } else { "nchw" })
+
+    /// A number below [`ConvKey::COUNT`].
+    pub fn index(self) -> usize {
+        ((self.family as usize * 3 + usize::from(self.pass)) * 3 + usize::from(self.group)) * KINDS
+            + usize::from(self.kind)
+    }
+
+    /// How many numbers there are.
+    pub const COUNT: usize = ConvFamily::ALL.len() * 9 * KINDS;
+
+    /// Every key.
+    pub fn all() -> impl Iterator<Item = Self> {
+        ConvFamily::ALL.into_iter().flat_map(|family| {
+            let kinds = if family.streams() { 0..KINDS as u8 } else { 0..9 };
+            (0..3u8).flat_map(move |pass| {
+                let kinds = kinds.clone();
+                (0..3u8).flat_map(move |group| kinds.clone().map(move |kind| Self { family, pass, group, kind }))
+            })
+        })
+    }
+
+    /// The key as it stands in the file; the parts before each slash are coarser keys.
+    pub fn text(self) -> String {
+        let (pass, group) = (PASSES[usize::from(self.pass)], GROUPS[usize::from(self.group)]);
+        let family = self.family.name();
+        let layout = |odd: u8| if odd == 1 { "nhwc" } else { "nchw" };
+        if self.family.streams() {
+            let (size, stride) = (self.kind / 4, 1 + (self.kind / 2) % 2);
+            return format!("conv/{family}/{pass}/{group}/{}/{size}/{stride}", layout(self.kind % 2));
         }
-        _ if task.grouped() || task.depthwise() => "/grouped".to_string(),
-        ConvFamily::Ffma | ConvFamily::Sgemm if task.conv.r * task.conv.s == 1 => "/1x1".to_string(),
-        _ => String::new(),
-    };
-    format!("conv/{}/{pass}/{group}{kind}", family.name())
+        let kind = match self.kind {
+            0 => String::new(),
+            1 => "/grouped".to_string(),
+            2 => "/1x1".to_string(),
+            k => format!("/{}/{}", (k - 3) / 2, layout((k - 3) % 2)),
+        };
+        format!("conv/{family}/{pass}/{group}{kind}")
+    }
 }
 
 /// Families that can serve a task at all (by number format, pass and grouping), for the mixture.

@@ -178,12 +178,14 @@ pub fn best(p: &Product, c: &Constants, machine: &Machine) -> Tiling {
         miss,
         by_tile: [0.0; 12],
     };
+    let half = (-c.pw).exp2();
+    let halved = [1.0, half, half * half, half * half * half, half.powi(4), 1.0, 1.0, 1.0];
     let mut by_tile = [f64::INFINITY; 12];
     for ((bm, bn), tile_time) in TILES.into_iter().zip(&mut by_tile) {
         let grid = (p.m / bm).ceil() * (p.n / bn).ceil() * p.batch;
         let occ = (16384.0 / (bm * bn)).floor().clamp(1.0, 4.0);
-        let small = (bm * bn / 16384.0).min(1.0);
-        let small = if small < 1.0 { small.powf(c.pw) } else { 1.0 };
+        // bm * bn / 16384 is a power of two; its pw-th power is one of halving's.
+        let small = halved[((16384.0 / (bm * bn)) as usize).trailing_zeros() as usize % halved.len()];
         let teff = 1.0 / (1.0 + c.slope * (1.0 / bm + 1.0 / bn));
         let mut s = 1.0;
         loop {

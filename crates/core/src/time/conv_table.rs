@@ -2,15 +2,17 @@
 
 use super::fitted::Fitted;
 use crate::dtype::Dtype;
-use crate::kernels::conv::{ConvConstants, ConvFamily, Task, constants_key};
+use crate::kernels::conv::{ConvConstants, ConvFamily, ConvKey, Task};
 use crate::kernels::conv_features::ConvTable;
 use crate::ops::Gemm;
 use std::collections::HashMap;
 
-/// Constants by key.
+/// Constants of every key, with coarser keys filled in.
 #[derive(Debug, Clone, Default)]
 pub struct ConvForms {
-    table: HashMap<String, Vec<f64>>,
+    /// By [`ConvKey::index`].
+    products: Vec<Option<ConvConstants>>,
+    depthwise: Vec<Option<(f64, f64)>>,
 }
 
 /// The key itself, then each shorter one: `a/b/c`, `a/b`, `a`.
@@ -31,14 +33,17 @@ impl ConvForms {
 
     /// From forms by key; keys of other operators are left out.
     pub fn from_forms<'a>(forms: impl Iterator<Item = (&'a str, &'a [f64])>) -> Self {
-        let table =
-            forms.filter(|(k, _)| k.starts_with("conv/")).map(|(k, v)| (k.to_string(), v.to_vec())).collect();
-        Self { table }
-    }
-
-    fn find(&self, task: &Task, family: ConvFamily) -> Option<&Vec<f64>> {
-        let key = constants_key(task, family);
-        coarser(&key).find_map(|k| self.table.get(k))
+        let table: HashMap<&str, &[f64]> = forms.filter(|(k, _)| k.starts_with("conv/")).collect();
+        let mut out = Self { products: vec![None; ConvKey::COUNT], depthwise: vec![None; ConvKey::COUNT] };
+        for key in ConvKey::all() {
+            let text = key.text();
+            match coarser(&text).find_map(|k| table.get(k)) {
+                Some([t0, rate]) => out.depthwise[key.index()] = Some((*t0, *rate)),
+                Some(values) => out.products[key.index()] = ConvConstants::from_slice(values),
+                None => {}
+            }
+        }
+        out
     }
 }
 
@@ -58,7 +63,8 @@ impl std::fmt::Debug for ConvContext<'_> {
 
 impl ConvTable for ConvContext<'_> {
     fn product(&self, task: &Task, family: ConvFamily) -> ConvConstants {
-        self.forms.find(task, family).and_then(|v| ConvConstants::from_slice(v)).unwrap_or(ConvConstants::START)
+        let key = ConvKey::new(task, family).index();
+        self.forms.products.get(key).copied().flatten().unwrap_or(ConvConstants::START)
     }
 
     fn plain_product(&self, gemm: &Gemm, dtype: Dtype) -> f64 {
@@ -66,9 +72,7 @@ impl ConvTable for ConvContext<'_> {
     }
 
     fn depthwise(&self, task: &Task, family: ConvFamily) -> (f64, f64) {
-        match self.forms.find(task, family).map(Vec::as_slice) {
-            Some([t0, rate, ..]) => (*t0, *rate),
-            _ => (4e-6, 0.3),
-        }
+        let key = ConvKey::new(task, family).index();
+        self.forms.depthwise.get(key).copied().flatten().unwrap_or((4e-6, 0.3))
     }
 }

@@ -73,11 +73,31 @@ impl Forest {
     }
 
     /// The sum over all trees, clipped to the range seen in training.
+    ///
+    /// Eight trees are walked side by side: each step waits for its own loads, and eight waits overlap.
     pub fn predict(&self, x: &Features) -> f32 {
+        const SIDE: usize = 8;
         let inner = (1usize << self.depth) - 1;
+        if inner == 0 {
+            return self.base.clamp(self.low, self.high);
+        }
         let mut sum = 0i32;
-        let trees = self.nodes.chunks_exact(inner.max(1)).zip(self.leaves.chunks_exact(inner + 1));
-        for (nodes, leaves) in trees {
+        let groups = self.nodes.chunks_exact(SIDE * inner).zip(self.leaves.chunks_exact(SIDE * (inner + 1)));
+        for (nodes, leaves) in groups {
+            let mut at = [0usize; SIDE];
+            for _ in 0..self.depth {
+                for (tree, i) in at.iter_mut().enumerate() {
+                    let (feature, threshold) = nodes[tree * inner + *i];
+                    *i = 2 * *i + 1 + usize::from(x[usize::from(feature) % MAX_FEATURES] > threshold);
+                }
+            }
+            for (tree, i) in at.iter().enumerate() {
+                sum += i32::from(leaves[tree * (inner + 1) + i - inner]);
+            }
+        }
+        let done = self.trees() / SIDE * SIDE;
+        let rest = self.nodes[done * inner..].chunks_exact(inner);
+        for (nodes, leaves) in rest.zip(self.leaves[done * (inner + 1)..].chunks_exact(inner + 1)) {
             let mut i = 0usize;
             for _ in 0..self.depth {
                 let (feature, threshold) = nodes[i];
@@ -146,6 +166,12 @@ mod tests {
         assert_eq!(at(0.0, 1.0), 0.75);
         assert_eq!(at(2.0, 3.0), 0.375);
         assert_eq!(at(2.0, 6.0), 1.0); // 0.25 + 2 clipped to 1
+        // Nine copies take the eight-wide path and the rest; eight times nothing is added by empty trees.
+        let mut many = Forest::new(2, 0.25, -1.0, 1.0);
+        for leaf in [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.5] {
+            many.push(&[(0, 1.0), (1, 0.0), (1, 5.0)], &[leaf, -leaf, 0.0, 0.0]);
+        }
+        assert_eq!(many.predict(&[0.0; MAX_FEATURES]), 0.75);
         let bytes = f.to_bytes();
         let (back, rest) = Forest::from_bytes(&bytes).unwrap();
         assert_eq!((back, rest.len()), (f, 0));
