@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 type Raw<'a> = Option<&'a RawValue>;
@@ -313,6 +314,23 @@ pub fn call_kind(name: &str) -> Option<CallKind> {
     }
 }
 
+/// HIP's extended module launch counts its grid in threads, not in blocks.
+const LAUNCH_IN_THREADS: &str = "hipExtModuleLaunchKernel";
+
+fn grids_in_blocks(profile: &mut Profile) {
+    let in_threads: HashSet<i64> = profile
+        .calls
+        .iter()
+        .filter(|c| profile.names.text(c.name) == LAUNCH_IN_THREADS)
+        .map(|c| c.correlation)
+        .collect();
+    for event in &mut profile.gpu_events {
+        if event.threads > 0 && in_threads.contains(&event.correlation) {
+            event.blocks = event.blocks.div_ceil(u64::from(event.threads));
+        }
+    }
+}
+
 impl Handler for Importer<'_> {
     fn is_events(&self, key: &str) -> bool {
         key == "traceEvents" || key == "nodes"
@@ -381,6 +399,7 @@ impl Handler for Importer<'_> {
     }
 
     fn finish(&mut self) -> Result<(), String> {
+        grids_in_blocks(self.profile);
         let p = &self.profile;
         if p.format == Format::Chakra {
             return if p.ops.is_empty() { Err("it holds no operators".to_string()) } else { Ok(()) };

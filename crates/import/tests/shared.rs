@@ -69,7 +69,10 @@ fn all_21_files_import() {
         let p = trace(name);
         let a = Analysis::new(&p, &Choice::default()).unwrap();
         let found = a.gpu_busy().ms();
-        println!("{name}: expected {busy_ms} ms, got {found:.3} ms, unattributed {:.3} ms", a.unattributed().ms());
+        println!(
+            "{name}: expected {busy_ms} ms, got {found:.3} ms, unattributed {:.3} ms",
+            a.unattributed().ms()
+        );
         assert!((found - busy_ms).abs() < 0.006, "{name}: {found} ms");
         assert!(a.unattributed().ms() < 0.01 * found, "{name}: {} ms unattributed", a.unattributed().ms());
     }
@@ -88,7 +91,8 @@ fn timelines_agree_with_the_reference_reports() {
         let a = Analysis::new(&p, &Choice { attributed_only: true, ..Choice::default() }).unwrap();
         let t = explain::explain(&a, None).timeline;
         let text =
-            std::fs::read_to_string(shared(&format!("profiles/tracelens_reports/{report}/gpu_timeline.csv"))).unwrap();
+            std::fs::read_to_string(shared(&format!("profiles/tracelens_reports/{report}/gpu_timeline.csv")))
+                .unwrap();
         for line in text.lines().skip(1) {
             let cells: Vec<&str> = line.split(',').collect();
             let expected: f64 = cells[1].parse().unwrap();
@@ -123,7 +127,8 @@ fn operators_agree_with_the_reference_reports() {
         let a = Analysis::new(&p, &Choice { attributed_only: true, ..Choice::default() }).unwrap();
         let e = explain::explain(&a, None);
         let text =
-            std::fs::read_to_string(shared(&format!("profiles/tracelens_reports/{report}/ops_summary.csv"))).unwrap();
+            std::fs::read_to_string(shared(&format!("profiles/tracelens_reports/{report}/ops_summary.csv")))
+                .unwrap();
         for line in text.lines().skip(1).take(6) {
             let cells: Vec<&str> = line.split(',').collect();
             let expected: f64 = cells[3].parse().unwrap();
@@ -138,7 +143,12 @@ fn operators_agree_with_the_reference_reports() {
 fn orphans_and_graph_replays_are_counted() {
     let p = profile("profiles/h100_qwen1.5-0.5b_b16_s2048_fwd_bf16.kineto.json.gz");
     let a = Analysis::new(&p, &Choice::default()).unwrap();
-    println!("qwen: busy {:.3} ms, unattributed {:.3} ms, measured {:.3} ms", a.gpu_busy().ms(), a.unattributed().ms(), a.measured().ms());
+    println!(
+        "qwen: busy {:.3} ms, unattributed {:.3} ms, measured {:.3} ms",
+        a.gpu_busy().ms(),
+        a.unattributed().ms(),
+        a.measured().ms()
+    );
     assert!((a.gpu_busy().ms() - 45.647).abs() < 0.001 && (a.unattributed().ms() - 13.742).abs() < 0.001);
     let p = profile("profiles/mi300x_vllm_decode_fullgraph.kineto.json.gz");
     let a = Analysis::new(&p, &Choice::default()).unwrap();
@@ -149,7 +159,8 @@ fn orphans_and_graph_replays_are_counted() {
 #[test]
 fn occupancy_of_large_kernels_is_above_zero() {
     let mut large = 0;
-    let files = PROFILES.iter().map(|n| profile(&format!("profiles/{n}"))).chain(TRACES.iter().map(|t| trace(t.0)));
+    let files =
+        PROFILES.iter().map(|n| profile(&format!("profiles/{n}"))).chain(TRACES.iter().map(|t| trace(t.0)));
     for p in files {
         let Some(gpu) = p.devices.first().and_then(origin::find) else { continue };
         for e in p.gpu_events.iter().filter(|e| e.shared_bytes > 48 * 1024) {
@@ -180,9 +191,15 @@ fn the_way_home_returns_the_measured_time() {
         let p = trace(name);
         let a = Analysis::new(&p, &Choice::default()).unwrap();
         for method in [Method::Wave, Method::Ratio, Method::Mixed] {
-            let t = transfer(&a, &h200, std::slice::from_ref(&h200), &Options { method, host_factor: 1.0 });
+            let t =
+                transfer(&a, &h200, std::slice::from_ref(&h200), &Options { method, ..Options::default() });
             let error = t.targets[0].iteration_ms / t.measured_ms - 1.0;
-            println!("{name} {}: measured {:.3} ms, returned {:.3} ms", method.name(), t.measured_ms, t.targets[0].iteration_ms);
+            println!(
+                "{name} {}: measured {:.3} ms, returned {:.3} ms",
+                method.name(),
+                t.measured_ms,
+                t.targets[0].iteration_ms
+            );
             assert!(error.abs() < 0.001);
         }
     }
@@ -199,7 +216,12 @@ fn the_pair_of_one_workload() {
         let (a, b) = (Analysis::new(&h, &choice).unwrap(), Analysis::new(&m, &choice).unwrap());
         for (from, to, here, there) in [(&a, &b, &h100, &mi300x), (&b, &a, &mi300x, &h100)] {
             for method in [Method::Wave, Method::Ratio, Method::Mixed] {
-                let t = transfer(from, here, std::slice::from_ref(there), &Options { method, host_factor: 1.0 });
+                let t = transfer(
+                    from,
+                    here,
+                    std::slice::from_ref(there),
+                    &Options { method, ..Options::default() },
+                );
                 let target = &t.targets[0];
                 let measured = to.measured().ms();
                 let busy = to.gpu_busy().ms();

@@ -142,8 +142,9 @@ impl<'a> Analysis<'a> {
 
     /// GPU time of one iteration that no operator is known for.
     pub fn unattributed(&self) -> Seconds {
+        // An empty sum of floats is -0, which reads badly.
         let sum: Seconds = self.groups.iter().filter(|g| g.is_unattributed()).map(|g| g.time).sum();
-        sum / self.iterations()
+        (Seconds::ZERO + sum) / self.iterations()
     }
 
     /// Share of the kernels' time that no operator is known for; copies and memsets aside.

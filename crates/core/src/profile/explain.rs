@@ -267,7 +267,8 @@ fn modules(analysis: &Analysis) -> Vec<Part> {
 fn unattributed(analysis: &Analysis) -> Unattributed {
     let n = analysis.iterations();
     let sum = |link: Link| {
-        analysis.groups.iter().filter(|g| g.link == link).map(|g| g.time).sum::<Seconds>().ms() / n
+        let sum: Seconds = analysis.groups.iter().filter(|g| g.link == link).map(|g| g.time).sum();
+        (Seconds::ZERO + sum).ms() / n
     };
     Unattributed {
         time_ms: analysis.unattributed().ms(),

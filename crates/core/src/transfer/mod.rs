@@ -10,11 +10,11 @@ pub mod wave;
 use crate::dtype::Dtype;
 use crate::gpu::Gpu;
 use crate::profile::analysis::Group;
-use crate::profile::{Analysis, GpuEvent, GpuKind, KernelFamily};
+use crate::profile::{Analysis, GpuEvent, GpuKind, KernelFamily, occupancy};
 use crate::time::predict;
 use crate::units::{FlopsPerSecond, Seconds};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use uncertainty::Spread;
 
 /// How a group's time is carried over.
@@ -25,7 +25,8 @@ pub enum Method {
     Wave,
     /// The ratio of our predictions wherever shapes are known, wave scaling elsewhere.
     Ratio,
-    /// The ratio for operators whose kernels change between GPUs, wave scaling for the others.
+    /// The ratio for operators whose kernels change between GPUs or fill less than a wave, wave scaling for the
+    /// others.
     Mixed,
 }
 
@@ -47,11 +48,13 @@ pub struct Options {
     pub method: Method,
     /// Factor on the host's time: 1 keeps it, 0.8 is a host that is a fifth faster.
     pub host_factor: f64,
+    /// List every operator with its time on each GPU.
+    pub operators: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { method: Method::Mixed, host_factor: 1.0 }
+        Self { method: Method::Mixed, host_factor: 1.0, operators: false }
     }
 }
 
@@ -66,6 +69,19 @@ pub struct Shares {
     pub roof: f64,
     /// Kept as it is: communication.
     pub kept: f64,
+}
+
+/// One operator, all its calls in one iteration together, here and there.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Carried {
+    /// Operator, or family of kernels without one.
+    pub name: String,
+    /// How it was carried over.
+    pub way: Way,
+    /// GPU time on the origin.
+    pub origin_ms: f64,
+    /// GPU time on the target.
+    pub time_ms: f64,
 }
 
 /// The job on one GPU.
@@ -87,6 +103,9 @@ pub struct Target {
     pub speedup: f64,
     /// How the GPU time was carried over, as shares of the origin's time.
     pub shares: Shares,
+    /// Operators, the longest first, if asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub operators: Vec<Carried>,
     /// What to know.
     pub notes: Vec<String>,
 }
@@ -130,11 +149,16 @@ pub fn transfer(analysis: &Analysis, origin: &Gpu, targets: &[Gpu], options: &Op
 }
 
 /// How one group was carried over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Way {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// Wave scaling.
     Wave,
+    /// Ratio of our predictions.
     Ratio,
+    /// Ratio of the machines' roofs.
     Roof,
+    /// Kept as recorded.
     Kept,
 }
 
@@ -143,11 +167,22 @@ fn target(analysis: &Analysis, origin: &Gpu, gpu: &Gpu, options: &Options) -> Ta
     let mut spread = Spread::default();
     let mut shares = Shares::default();
     let (mut here, mut there) = (0.0, 0.0);
+    let mut carried: BTreeMap<(String, Way), (f64, f64)> = BTreeMap::new();
     for group in &analysis.groups {
         let (time, way, width) = carry(analysis, group, origin, gpu, options.method, &mut ratios);
         here += group.time.0;
         there += time.0;
         spread.add(group.family, way, time, width);
+        if options.operators {
+            let name = if group.is_unattributed() {
+                format!("(unattributed) {}", group.family.name())
+            } else {
+                analysis.profile.names.text(group.name).to_string()
+            };
+            let sum = carried.entry((name, way)).or_default();
+            sum.0 += group.time.ms() / analysis.iterations();
+            sum.1 += time.ms() / analysis.iterations();
+        }
         *match way {
             Way::Wave => &mut shares.wave,
             Way::Ratio => &mut shares.ratio,
@@ -186,8 +221,18 @@ fn target(analysis: &Analysis, origin: &Gpu, gpu: &Gpu, options: &Options) -> Ta
         host_ms: host_there.ms(),
         speedup: measured / time,
         shares,
+        operators: sorted(carried),
         notes: notes(analysis, gpu),
     }
+}
+
+fn sorted(carried: BTreeMap<(String, Way), (f64, f64)>) -> Vec<Carried> {
+    let mut list: Vec<Carried> = carried
+        .into_iter()
+        .map(|((name, way), (origin_ms, time_ms))| Carried { name, way, origin_ms, time_ms })
+        .collect();
+    list.sort_by(|a, b| b.time_ms.total_cmp(&a.time_ms));
+    list
 }
 
 /// Time of a group on the destination, how it was found, and the half-width of its interval in the logarithm.
@@ -205,7 +250,7 @@ fn carry(
     let by_ratio = match method {
         Method::Wave => false,
         Method::Ratio => true,
-        Method::Mixed => group.family.kernels_vary(),
+        Method::Mixed => group.family.kernels_vary() || in_one_wave(analysis, group, origin),
     };
     if by_ratio {
         let found =
@@ -230,6 +275,15 @@ fn carry(
     };
     let time = group.events.iter().map(|&i| event_time(analysis.event(i), origin, gpu, gamma)).sum();
     (time, Way::Wave, uncertainty::WAVE_LOG_HALF_WIDTH)
+}
+
+/// Do all kernels of a group fit into one wave? Such launches are sized to the GPU (grid-stride loops) or bound by
+/// latency; either way their blocks say nothing about another GPU, and waves would scale them by chance.
+fn in_one_wave(analysis: &Analysis, group: &Group, origin: &Gpu) -> bool {
+    group.events.iter().all(|&i| {
+        let event = analysis.event(i);
+        event.blocks > 0 && event.blocks <= occupancy::wave(event, origin)
+    })
 }
 
 /// One GPU event elsewhere: kernels by waves, copies and memsets by the bandwidth they use.
@@ -327,7 +381,8 @@ mod tests {
         let a = Analysis::new(&p, &Choice::default()).unwrap();
         let h200 = catalog::find("h200").unwrap();
         for method in [Method::Wave, Method::Ratio, Method::Mixed] {
-            let t = transfer(&a, &h200, std::slice::from_ref(&h200), &Options { method, host_factor: 1.0 });
+            let t =
+                transfer(&a, &h200, std::slice::from_ref(&h200), &Options { method, ..Options::default() });
             assert!((t.targets[0].iteration_ms / t.measured_ms - 1.0).abs() < 1e-9, "{method:?}");
             assert!(t.targets[0].low_ms < t.measured_ms && t.measured_ms < t.targets[0].high_ms);
         }
