@@ -4,6 +4,7 @@
 
 use preflop_core::gpu::catalog;
 use preflop_core::profile::{Analysis, Format, Profile, explain, occupancy, origin, window::Choice};
+use preflop_core::time::TimeModel;
 use preflop_core::transfer::{Method, Options, transfer};
 use preflop_import::import;
 use std::path::PathBuf;
@@ -89,7 +90,7 @@ fn timelines_agree_with_the_reference_reports() {
     ] {
         let p = profile(&format!("profiles/{file}.kineto.json.gz"));
         let a = Analysis::new(&p, &Choice { attributed_only: true, ..Choice::default() }).unwrap();
-        let t = explain::explain(&a, None).timeline;
+        let t = explain::explain(&a, &TimeModel::embedded(), None).timeline;
         let text =
             std::fs::read_to_string(shared(&format!("profiles/tracelens_reports/{report}/gpu_timeline.csv")))
                 .unwrap();
@@ -125,7 +126,7 @@ fn operators_agree_with_the_reference_reports() {
     ] {
         let p = profile(&format!("profiles/{file}.kineto.json.gz"));
         let a = Analysis::new(&p, &Choice { attributed_only: true, ..Choice::default() }).unwrap();
-        let e = explain::explain(&a, None);
+        let e = explain::explain(&a, &TimeModel::embedded(), None);
         let text =
             std::fs::read_to_string(shared(&format!("profiles/tracelens_reports/{report}/ops_summary.csv")))
                 .unwrap();
@@ -187,12 +188,18 @@ fn the_ncu_file_knows_its_own_occupancy() {
 #[test]
 fn the_way_home_returns_the_measured_time() {
     let h200 = catalog::find("h200").unwrap();
+    let model = TimeModel::embedded();
     for (name, _) in TRACES {
         let p = trace(name);
         let a = Analysis::new(&p, &Choice::default()).unwrap();
         for method in [Method::Wave, Method::Ratio, Method::Mixed] {
-            let t =
-                transfer(&a, &h200, std::slice::from_ref(&h200), &Options { method, ..Options::default() });
+            let t = transfer(
+                &a,
+                &model,
+                &h200,
+                std::slice::from_ref(&h200),
+                &Options { method, ..Options::default() },
+            );
             let error = t.targets[0].iteration_ms / t.measured_ms - 1.0;
             println!(
                 "{name} {}: measured {:.3} ms, returned {:.3} ms",
@@ -211,6 +218,7 @@ fn the_pair_of_one_workload() {
     let file = |gpu: &str| format!("profiles/{gpu}_qwen1.5-0.5b_b16_s2048_fwd_bf16.kineto.json.gz");
     let (h, m) = (profile(&file("h100")), profile(&file("mi300x")));
     let (h100, mi300x) = (catalog::find("h100-sxm").unwrap(), catalog::find("mi300x").unwrap());
+    let model = TimeModel::embedded();
     for attributed_only in [false, true] {
         let choice = Choice { attributed_only, ..Choice::default() };
         let (a, b) = (Analysis::new(&h, &choice).unwrap(), Analysis::new(&m, &choice).unwrap());

@@ -5,7 +5,7 @@ use super::{Analysis, KernelFamily};
 use crate::dtype::Dtype;
 use crate::gpu::Gpu;
 use crate::ops::OptimizerKind;
-use crate::time::predict;
+use crate::time::TimeModel;
 use serde::Serialize;
 
 /// One thing to do.
@@ -23,7 +23,7 @@ pub struct Advice {
 const WORTH: f64 = 0.02;
 
 /// All that is worth saying, the largest saving first.
-pub fn advise(analysis: &Analysis, gpu: Option<&Gpu>, seen: &Explanation) -> Vec<Advice> {
+pub fn advise(analysis: &Analysis, model: &TimeModel, gpu: Option<&Gpu>, seen: &Explanation) -> Vec<Advice> {
     let mut advice = Vec::new();
     let mut add = |saves_ms: f64, text: String| {
         let share = if seen.iteration_ms > 0.0 { saves_ms / seen.iteration_ms } else { 0.0 };
@@ -57,7 +57,7 @@ pub fn advise(analysis: &Analysis, gpu: Option<&Gpu>, seen: &Explanation) -> Vec
     add(copies, "copies run alone: pin the host memory and copy ahead on another stream".to_string());
     let layout = family_ms(analysis, KernelFamily::Layout);
     add(layout, "kernels convert between NCHW and NHWC: keep tensors in channels_last".to_string());
-    if let Some((saves, format)) = gpu.and_then(|gpu| tensor_core_saving(analysis, gpu)) {
+    if let Some((saves, format)) = gpu.and_then(|gpu| tensor_core_saving(analysis, model, gpu)) {
         add(saves, format!("fp32 products run outside the tensor cores: allow {format}"));
     }
     let pointwise = family_ms(analysis, KernelFamily::Elementwise) + family_ms(analysis, KernelFamily::Copy);
@@ -90,7 +90,7 @@ fn family_ms(analysis: &Analysis, family: KernelFamily) -> f64 {
 }
 
 /// What fp32 products would save on tensor cores, by the ratio of our predictions.
-fn tensor_core_saving(analysis: &Analysis, gpu: &Gpu) -> Option<(f64, &'static str)> {
+fn tensor_core_saving(analysis: &Analysis, model: &TimeModel, gpu: &Gpu) -> Option<(f64, &'static str)> {
     let (dtype, name) = if gpu.has_tensor(Dtype::Tf32) {
         (Dtype::Tf32, "TF32 (torch.set_float32_matmul_precision('high')) or autocast")
     } else if gpu.has_tensor(Dtype::Fp16) {
@@ -106,10 +106,10 @@ fn tensor_core_saving(analysis: &Analysis, gpu: &Gpu) -> Option<(f64, &'static s
         let Some(work) = analysis.work(group).filter(|w| !w.calls.is_empty()) else { continue };
         let (mut now, mut then) = (0.0, 0.0);
         for call in &work.calls {
-            now += predict(call, gpu).time.0;
+            now += model.predict(call, gpu).time.0;
             let mut faster = call.clone();
             faster.dtype = dtype;
-            then += predict(&faster, gpu).time.0;
+            then += model.predict(&faster, gpu).time.0;
         }
         if now > 0.0 {
             saves += group.time.ms() * (1.0 - then / now).max(0.0);

@@ -6,6 +6,7 @@ use super::stalls::{self, Counted};
 use super::timeline::{self, Idle, Timeline};
 use super::{Analysis, Format, KernelFamily, Profile, Reading, occupancy, origin, window};
 use crate::gpu::Gpu;
+use crate::time::TimeModel;
 use crate::units::Seconds;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -150,7 +151,7 @@ pub struct Explanation {
 const MOST_PARTS: usize = 20;
 
 /// Explains an analysed profile; `gpu` is where it ran, if known.
-pub fn explain(analysis: &Analysis, gpu: Option<&Gpu>) -> Explanation {
+pub fn explain(analysis: &Analysis, model: &TimeModel, gpu: Option<&Gpu>) -> Explanation {
     let profile = analysis.profile;
     let n = analysis.iterations();
     let measured = analysis.measured();
@@ -206,7 +207,7 @@ pub fn explain(analysis: &Analysis, gpu: Option<&Gpu>) -> Explanation {
         notes: notes(analysis),
         reading: profile.reading.clone(),
     };
-    explanation.advice = advice::advise(analysis, gpu, &explanation);
+    explanation.advice = advice::advise(analysis, model, gpu, &explanation);
     explanation
 }
 

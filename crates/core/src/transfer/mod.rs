@@ -11,7 +11,7 @@ use crate::dtype::Dtype;
 use crate::gpu::Gpu;
 use crate::profile::analysis::Group;
 use crate::profile::{Analysis, GpuEvent, GpuKind, KernelFamily, occupancy};
-use crate::time::predict;
+use crate::time::TimeModel;
 use crate::units::{FlopsPerSecond, Seconds};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -134,7 +134,13 @@ pub struct Transfer {
 }
 
 /// Carries a profile from `origin` to every GPU of `targets`.
-pub fn transfer(analysis: &Analysis, origin: &Gpu, targets: &[Gpu], options: &Options) -> Transfer {
+pub fn transfer(
+    analysis: &Analysis,
+    model: &TimeModel,
+    origin: &Gpu,
+    targets: &[Gpu],
+    options: &Options,
+) -> Transfer {
     Transfer {
         origin: origin.name.clone(),
         measured_ms: analysis.measured().ms(),
@@ -144,7 +150,7 @@ pub fn transfer(analysis: &Analysis, origin: &Gpu, targets: &[Gpu], options: &Op
         unattributed_ms: analysis.unattributed().ms(),
         unattributed_share: analysis.unattributed_kernel_share(),
         method: options.method,
-        targets: targets.iter().map(|gpu| target(analysis, origin, gpu, options)).collect(),
+        targets: targets.iter().map(|gpu| target(analysis, model, origin, gpu, options)).collect(),
     }
 }
 
@@ -162,14 +168,14 @@ pub enum Way {
     Kept,
 }
 
-fn target(analysis: &Analysis, origin: &Gpu, gpu: &Gpu, options: &Options) -> Target {
+fn target(analysis: &Analysis, model: &TimeModel, origin: &Gpu, gpu: &Gpu, options: &Options) -> Target {
     let mut ratios: HashMap<u32, Option<(f64, f64)>> = HashMap::new();
     let mut spread = Spread::default();
     let mut shares = Shares::default();
     let (mut here, mut there) = (0.0, 0.0);
     let mut carried: BTreeMap<(String, Way), (f64, f64)> = BTreeMap::new();
     for group in &analysis.groups {
-        let (time, way, width) = carry(analysis, group, origin, gpu, options.method, &mut ratios);
+        let (time, way, width) = carry(analysis, model, group, origin, gpu, options.method, &mut ratios);
         here += group.time.0;
         there += time.0;
         spread.add(group.family, way, time, width);
@@ -238,6 +244,7 @@ fn sorted(carried: BTreeMap<(String, Way), (f64, f64)>) -> Vec<Carried> {
 /// Time of a group on the destination, how it was found, and the half-width of its interval in the logarithm.
 fn carry(
     analysis: &Analysis,
+    model: &TimeModel,
     group: &Group,
     origin: &Gpu,
     gpu: &Gpu,
@@ -253,8 +260,9 @@ fn carry(
         Method::Mixed => group.family.kernels_vary() || in_one_wave(analysis, group, origin),
     };
     if by_ratio {
-        let found =
-            group.work.and_then(|w| *ratios.entry(w).or_insert_with(|| ratio(analysis, w, origin, gpu)));
+        let found = group
+            .work
+            .and_then(|w| *ratios.entry(w).or_insert_with(|| ratio(analysis, model, w, origin, gpu)));
         if let Some((factor, width)) = found {
             return (group.time * factor, Way::Ratio, width);
         }
@@ -308,11 +316,11 @@ fn unknown_gamma(family: KernelFamily) -> f64 {
 }
 
 /// Ratio of our predictions and its half-width.
-fn ratio(analysis: &Analysis, work: u32, origin: &Gpu, gpu: &Gpu) -> Option<(f64, f64)> {
+fn ratio(analysis: &Analysis, model: &TimeModel, work: u32, origin: &Gpu, gpu: &Gpu) -> Option<(f64, f64)> {
     let calls = &analysis.works[work as usize].calls;
     let (mut here, mut there, mut width) = (0.0, 0.0, 0.0);
     for call in calls {
-        let (o, d) = (predict(call, origin), predict(call, gpu));
+        let (o, d) = (model.predict(call, origin), model.predict(call, gpu));
         here += o.time.0;
         there += d.time.0;
         width += d.time.0 * uncertainty::ratio_log_half_width(&o, &d);
@@ -381,8 +389,13 @@ mod tests {
         let a = Analysis::new(&p, &Choice::default()).unwrap();
         let h200 = catalog::find("h200").unwrap();
         for method in [Method::Wave, Method::Ratio, Method::Mixed] {
-            let t =
-                transfer(&a, &h200, std::slice::from_ref(&h200), &Options { method, ..Options::default() });
+            let t = transfer(
+                &a,
+                &TimeModel::embedded(),
+                &h200,
+                std::slice::from_ref(&h200),
+                &Options { method, ..Options::default() },
+            );
             assert!((t.targets[0].iteration_ms / t.measured_ms - 1.0).abs() < 1e-9, "{method:?}");
             assert!(t.targets[0].low_ms < t.measured_ms && t.measured_ms < t.targets[0].high_ms);
         }
@@ -393,7 +406,7 @@ mod tests {
         let p = sample();
         let a = Analysis::new(&p, &Choice::default()).unwrap();
         let (h200, t4) = (catalog::find("h200").unwrap(), catalog::find("t4").unwrap());
-        let t = transfer(&a, &h200, &[h200.clone(), t4], &Options::default());
+        let t = transfer(&a, &TimeModel::embedded(), &h200, &[h200.clone(), t4], &Options::default());
         let (same, far) = (&t.targets[0], &t.targets[1]);
         assert!(far.iteration_ms > 2.0 * same.iteration_ms);
         assert!(far.high_ms / far.low_ms > same.high_ms / same.low_ms);
