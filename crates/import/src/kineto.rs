@@ -135,13 +135,12 @@ const HARMLESS: [&str; 16] = [
 pub struct Importer<'p> {
     profile: &'p mut Profile,
     thread: String,
-    events_seen: bool,
     nodes: chakra::Nodes,
 }
 
 impl<'p> Importer<'p> {
     pub fn new(profile: &'p mut Profile) -> Self {
-        Self { profile, thread: String::new(), events_seen: false, nodes: chakra::Nodes::default() }
+        Self { profile, thread: String::new(), nodes: chakra::Nodes::default() }
     }
 
     fn thread(&mut self, event: &Event) -> NameId {
@@ -374,7 +373,6 @@ impl Handler for Importer<'_> {
                 Err(e) => Err(e.to_string()),
             };
         }
-        self.events_seen = true;
         let error = match parse(element) {
             Ok(event) => {
                 // Checked by the parser where it matters; only counters read it again.
@@ -405,8 +403,7 @@ impl Handler for Importer<'_> {
             return if p.ops.is_empty() { Err("it holds no operators".to_string()) } else { Ok(()) };
         }
         if p.reading.events == 0 {
-            let what = if self.events_seen { "no events" } else { "no `traceEvents` or `nodes`" };
-            return Err(format!("it is JSON with {what}"));
+            return Err("it is JSON without trace events".to_string());
         }
         if p.reading.kept == 0 {
             let first = p.reading.first_unreadable.as_deref().unwrap_or("no event is of a kind we know");

@@ -9,10 +9,12 @@ pub mod wave;
 
 use crate::dtype::Dtype;
 use crate::gpu::Gpu;
+use crate::ops::OpCall;
 use crate::profile::analysis::Group;
 use crate::profile::{Analysis, GpuEvent, GpuKind, KernelFamily, occupancy};
 use crate::time::TimeModel;
 use crate::units::{FlopsPerSecond, Seconds};
+use iteration::Sides;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use uncertainty::Spread;
@@ -205,8 +207,10 @@ fn target(analysis: &Analysis, model: &TimeModel, origin: &Gpu, gpu: &Gpu, optio
     let (measured, wall, host) = (analysis.measured(), analysis.gpu_wall(), analysis.host());
     // Streams overlap there as they do here.
     let host_there = host * options.host_factor;
+    let host_model = model.host_model();
     let at = |growth: f64, host_there: Seconds| {
-        iteration::elsewhere(measured, (wall, host), (wall * growth, host_there))
+        let here = Sides { gpu_wall: wall, host };
+        iteration::elsewhere(&host_model, measured, here, Sides { gpu_wall: wall * growth, host: host_there })
     };
     let same = origin.name == gpu.name && (options.host_factor - 1.0).abs() < f64::EPSILON;
     let gpu_width = spread.log_half_width(origin.name == gpu.name);
@@ -276,7 +280,11 @@ fn carry(
     }
     let work = analysis.work(group);
     let dtype = group.dtype.unwrap_or(Dtype::Fp32);
-    let peak = if group.family.kernels_vary() { gpu.sustained_peak(dtype) } else { gpu.plain_peak(dtype) };
+    let peak = if group.family.kernels_vary() {
+        gpu.sustained_peak(stand_in_dtype(dtype, gpu))
+    } else {
+        gpu.plain_peak(dtype)
+    };
     let gamma = match work {
         Some(work) if work.bytes.0 > 0.0 => wave::gamma(work.flops, work.bytes, peak, gpu),
         _ => unknown_gamma(group.family),
@@ -320,7 +328,7 @@ fn ratio(analysis: &Analysis, model: &TimeModel, work: u32, origin: &Gpu, gpu: &
     let calls = &analysis.works[work as usize].calls;
     let (mut here, mut there, mut width) = (0.0, 0.0, 0.0);
     for call in calls {
-        let (o, d) = (model.predict(call, origin), model.predict(call, gpu));
+        let (o, d) = (model.predict(call, origin), model.predict(&stand_in(call, gpu), gpu));
         here += o.time.0;
         there += d.time.0;
         width += d.time.0 * uncertainty::ratio_log_half_width(&o, &d);
@@ -329,11 +337,22 @@ fn ratio(analysis: &Analysis, model: &TimeModel, work: u32, origin: &Gpu, gpu: &
     (here > 0.0 && there > 0.0 && factor.is_finite()).then(|| (factor, width / there))
 }
 
+/// The call in the format that a user would choose there: fp16 where the tensor cores have no bf16 (Volta, Turing).
+fn stand_in(call: &OpCall, gpu: &Gpu) -> OpCall {
+    let dtype = stand_in_dtype(call.dtype, gpu);
+    OpCall { dtype, ..call.clone() }
+}
+
+fn stand_in_dtype(dtype: Dtype, gpu: &Gpu) -> Dtype {
+    let lacks = dtype == Dtype::Bf16 && !gpu.has_tensor(Dtype::Bf16) && gpu.has_tensor(Dtype::Fp16);
+    if lacks { Dtype::Fp16 } else { dtype }
+}
+
 /// Products without shapes: halfway, in the logarithm, between the ratio of peaks and that of bandwidths.
 fn roof_factor(group: &Group, origin: &Gpu, gpu: &Gpu) -> f64 {
     let rate = |g: &Gpu| -> FlopsPerSecond {
         match group.dtype {
-            Some(dtype) => g.sustained_peak(dtype),
+            Some(dtype) => g.sustained_peak(stand_in_dtype(dtype, g)),
             None if group.tensor_core => g.sustained_peak(Dtype::Bf16),
             None => g.sustained_peak(Dtype::Fp32),
         }
