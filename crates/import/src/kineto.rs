@@ -74,7 +74,7 @@ struct Args<'a> {
     concrete: Raw<'a>,
 }
 
-fn text<'a>(raw: Raw<'a>) -> Option<&'a str> {
+fn text(raw: Raw<'_>) -> Option<&str> {
     raw.map(RawValue::get)
 }
 
@@ -382,12 +382,11 @@ impl Handler for Importer<'_> {
             }
             Err(e) => e,
         };
-        if let Some(mended) = mend(element) {
-            if let Ok(event) = parse(mended.as_bytes()) {
-                self.profile.reading.mended += 1;
-                self.event(&event, &mended);
-                return Ok(());
-            }
+        let mended = mend(element).unwrap_or_default();
+        if let Ok(event) = parse(mended.as_bytes()) {
+            self.profile.reading.mended += 1;
+            self.event(&event, &mended);
+            return Ok(());
         }
         if error.classify() == Category::Data {
             self.unreadable(&error.to_string());

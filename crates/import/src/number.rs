@@ -39,7 +39,7 @@ pub fn integer(raw: &str) -> Option<i64> {
         return Some(value);
     }
     if let Ok(value) = text.parse::<u128>() {
-        return Some(value as u64 as i64);
+        return Some((value as u64).cast_signed());
     }
     let value: f64 = text.parse().ok()?;
     (value.is_finite() && value.abs() < 9e18).then_some(value as i64)

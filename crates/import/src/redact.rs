@@ -171,7 +171,9 @@ impl Handler for Copier<'_> {
     }
 
     fn element(&mut self, key: &str, element: &[u8]) -> Result<(), String> {
-        if self.array.as_deref() != Some(key) {
+        if self.array.as_deref() == Some(key) {
+            self.put(",\n");
+        } else {
             self.close_array();
             if key.is_empty() {
                 self.bare_array = true;
@@ -180,8 +182,6 @@ impl Handler for Copier<'_> {
             }
             self.array = Some(key.to_string());
             self.put("[\n");
-        } else {
-            self.put(",\n");
         }
         self.elements += 1;
         self.value(element)

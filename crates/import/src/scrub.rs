@@ -120,12 +120,10 @@ pub fn scrub(text: &str) -> Option<String> {
     while let Some(c) = text[i..].chars().next() {
         let rest = &text[i..];
         let word_start = !is_word(before);
-        if word_start || before == '-' {
-            if let Some(n) = token(rest) {
-                out.push_str(REDACTED);
-                (changed, before, i) = (true, ']', i + n);
-                continue;
-            }
+        if let Some(n) = token(rest).filter(|_| word_start || before == '-') {
+            out.push_str(REDACTED);
+            (changed, before, i) = (true, ']', i + n);
+            continue;
         }
         if word_start {
             if let Some((value, n)) = assignment(rest) {
@@ -171,7 +169,7 @@ pub fn scrub_json(json: &str, out: &mut String) -> u64 {
             i = after + 1;
             if is_secret_key(inner) {
                 let value = skip_space(bytes, i);
-                out.push_str(&format!("\"{REDACTED}\""));
+                out.extend(["\"", REDACTED, "\""]);
                 taken += 1;
                 i = skip_value(bytes, value);
             }
@@ -218,14 +216,13 @@ fn skip_value(bytes: &[u8], mut i: usize) -> usize {
             match b {
                 b'"' => in_string = true,
                 b'{' | b'[' => depth += 1,
-                b'}' | b']' if depth == 0 => return i,
+                b',' | b'}' | b']' if depth == 0 => return i,
                 b'}' | b']' => {
                     depth -= 1;
                     if depth == 0 {
                         return i + 1;
                     }
                 }
-                b',' if depth == 0 => return i,
                 _ => {}
             }
         }

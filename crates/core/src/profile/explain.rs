@@ -6,6 +6,7 @@ use super::stalls::{self, Counted};
 use super::timeline::{self, Idle, Timeline};
 use super::{Analysis, Format, KernelFamily, Profile, Reading, occupancy, origin, window};
 use crate::gpu::Gpu;
+use crate::model::Phase;
 use crate::time::TimeModel;
 use crate::units::Seconds;
 use serde::Serialize;
@@ -196,7 +197,7 @@ pub fn explain(analysis: &Analysis, model: &TimeModel, gpu: Option<&Gpu>) -> Exp
             if analysis.class(i).tensor_core { "tensor cores" } else { "other units" }.to_string()
         }),
         phases: parts(analysis, |_, g| {
-            analysis.groups[g].phase.map_or("unattributed", |p| p.name()).to_string()
+            analysis.groups[g].phase.map_or("unattributed", Phase::name).to_string()
         }),
         modules: modules(analysis),
         launching,
@@ -348,7 +349,7 @@ fn operators(analysis: &Analysis, gpu: Option<&Gpu>) -> Vec<Operator> {
             Link::Orphan => format!("(before the window) {}", group.family.name()),
             Link::NoOperator => format!("(no operator) {}", group.family.name()),
         };
-        let sum = sums.entry((name, group.phase.map(|p| p.name()), group.family)).or_default();
+        let sum = sums.entry((name, group.phase.map(Phase::name), group.family)).or_default();
         sum.count += 1;
         sum.time += group.time.0;
         all += group.time.0;

@@ -63,10 +63,9 @@ fn distance(device: &Device, gpu: &Gpu, said: &[String], nameless: bool) -> Opti
     if nameless && device.warp_size.is_some_and(|w| w != gpu.warp_size) {
         return None;
     }
-    if let Some((major, minor)) = device.capability.filter(|_| nameless && gpu.vendor == Vendor::Nvidia) {
-        if gpu.compute_capability != format!("{major}.{minor}") {
-            return None;
-        }
+    let capability = device.capability.map(|(major, minor)| format!("{major}.{minor}"));
+    if nameless && gpu.vendor == Vendor::Nvidia && capability.is_some_and(|c| c != gpu.compute_capability) {
+        return None;
     }
     let says = |word: &str| said.iter().any(|w| w.starts_with(word));
     for form in ["sxm", "pcie", "nvl"] {

@@ -118,7 +118,8 @@ impl Metrics<'_> {
 pub fn read(counters: &Counters, names: &Names) -> Counted {
     let m = Metrics { names, counters };
     let tensor_ops = m.sum(|n| {
-        n.starts_with("sm__ops_path_tensor_src_") && n.ends_with(".sum") && !n.contains("_sparsity_")
+        let sum = n.rsplit_once('.').is_some_and(|(_, rollup)| rollup == "sum");
+        n.starts_with("sm__ops_path_tensor_src_") && sum && !n.contains("_sparsity_")
     });
     let tensor = if tensor_ops > 0.0 {
         tensor_ops

@@ -169,8 +169,9 @@ fn attention(name: &str, inputs: &[Input]) -> Option<Work> {
         "_cudnn_attention_forward" => (0, false, Some(10), Pass::Fwd),
         "_cudnn_attention_backward" => (1, false, Some(14), Pass::Bwd),
         "_scaled_dot_product_flash_attention" => (0, false, Some(4), Pass::Fwd),
-        "_scaled_dot_product_efficient_attention" => (0, false, Some(6), Pass::Fwd),
-        "_scaled_dot_product_cudnn_attention" => (0, false, Some(6), Pass::Fwd),
+        "_scaled_dot_product_efficient_attention" | "_scaled_dot_product_cudnn_attention" => {
+            (0, false, Some(6), Pass::Fwd)
+        }
         "_scaled_dot_product_flash_attention_backward"
         | "_scaled_dot_product_efficient_attention_backward"
         | "_scaled_dot_product_cudnn_attention_backward" => (1, false, None, Pass::Bwd),

@@ -41,7 +41,7 @@ fn split(dims: &[u64], axes: usize) -> (u64, u64) {
 
 /// Is a reduction over the first sizes (as bias gradients are) rather than the last?
 fn over_first(input: &Input, axes: &Input) -> bool {
-    let rank = input.dims.len() as i64;
+    let rank = i64::try_from(input.dims.len()).unwrap_or(0);
     let listed: Vec<i64> = axes
         .value
         .trim_matches(['[', ']', ' '])
@@ -94,19 +94,19 @@ fn look_up(name: &str, inputs: &[Input]) -> Option<Work> {
         "embedding" => {
             let [vocab, dim] = <[u64; 2]>::try_from(inputs.first()?.dims.as_slice()).ok()?;
             let tokens = inputs.get(1)?.elements() as u64;
-            embedding(vocab, dim, tokens, Pass::Fwd, main_dtype(inputs)?)
+            Some(embedding(vocab, dim, tokens, Pass::Fwd, main_dtype(inputs)?))
         }
         "index_select" => {
             let [vocab, dim] = <[u64; 2]>::try_from(inputs.first()?.dims.as_slice()).ok()?;
             let tokens = inputs.get(2)?.elements() as u64;
-            embedding(vocab, dim, tokens, Pass::Fwd, main_dtype(inputs)?)
+            Some(embedding(vocab, dim, tokens, Pass::Fwd, main_dtype(inputs)?))
         }
         // (grad, indices, number of embeddings, ..)
         "embedding_dense_backward" => {
             let dim = inputs.first()?.dims.last().copied()?;
             let vocab = inputs.get(2)?.integers().first().copied()?;
             let tokens = inputs.get(1)?.elements() as u64;
-            embedding(vocab, dim, tokens, Pass::Bwd, main_dtype(inputs)?)
+            Some(embedding(vocab, dim, tokens, Pass::Bwd, main_dtype(inputs)?))
         }
         "nll_loss_forward"
         | "nll_loss_backward"
@@ -129,9 +129,9 @@ fn look_up(name: &str, inputs: &[Input]) -> Option<Work> {
     }
 }
 
-fn embedding(vocab: u64, dim: u64, tokens: u64, pass: Pass, dtype: Dtype) -> Option<Work> {
+fn embedding(vocab: u64, dim: u64, tokens: u64, pass: Pass, dtype: Dtype) -> Work {
     let op = Op::Embedding(Embedding { vocab, dim, tokens });
-    Some(Work::of(vec![OpCall::new(op, pass, dtype)], KernelFamily::Indexing))
+    Work::of(vec![OpCall::new(op, pass, dtype)], KernelFamily::Indexing)
 }
 
 #[cfg(test)]
