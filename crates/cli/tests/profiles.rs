@@ -1,4 +1,5 @@
 //! Runs the real binary on recordings of our own making.
+#![allow(clippy::unwrap_used)]
 
 use serde_json::Value;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 //! Recordings of other people, which are not part of this repository.
 //!
 //! Run with `PREFLOP_SHARED=<folder> cargo test -p preflop-import --features shared-data --test shared -- --nocapture`.
+#![allow(clippy::unwrap_used)]
 
 use preflop_core::gpu::catalog;
 use preflop_core::profile::{Analysis, Format, Profile, explain, occupancy, origin, window::Choice};

@@ -6,7 +6,7 @@ use clap::Args;
 use preflop_core::Gpu;
 use preflop_core::profile::window::{Choice, WindowError};
 use preflop_core::profile::{Analysis, Profile, origin};
-use std::path::PathBuf;
+use std::path::Path;
 
 /// Which part of a recording is looked at.
 #[derive(Debug, Clone, Args)]
@@ -51,7 +51,7 @@ fn range(text: &str) -> Result<(f64, f64), String> {
 }
 
 /// Reads a recording.
-pub fn read(path: &PathBuf) -> anyhow::Result<Profile> {
+pub fn read(path: &Path) -> anyhow::Result<Profile> {
     Ok(preflop_import::import(path)?)
 }
 
