@@ -31,7 +31,7 @@ pub fn run(args: &DiffArgs, output: &Output) -> anyhow::Result<()> {
     let comparison =
         compare::compare(&profile::analyse(&before, &args.window)?, &profile::analyse(&after, &args.window)?);
     if output.json {
-        return output.print_json(&comparison);
+        return output::print_json(&comparison);
     }
     let style = if args.md { Style::Markdown } else { Style::Text };
     let mut out = output::stdout();

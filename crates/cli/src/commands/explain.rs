@@ -39,7 +39,7 @@ pub fn run(args: &ExplainArgs, output: &Output) -> anyhow::Result<()> {
     let text = if is_untimed(&profile) {
         let untimed = explain::explain_untimed(&profile);
         if output.json {
-            return output.print_json(&untimed);
+            return output::print_json(&untimed);
         }
         render::untimed(&untimed, style)
     } else {
@@ -47,7 +47,7 @@ pub fn run(args: &ExplainArgs, output: &Output) -> anyhow::Result<()> {
         let gpu = profile::origin(&profile, Some(analysis.window.device), args.from.as_deref())?;
         let explanation = explain::explain(&analysis, &TimeModel::embedded(), gpu.as_ref());
         if output.json {
-            return output.print_json(&explanation);
+            return output::print_json(&explanation);
         }
         render::explanation(&explanation, style)
     };

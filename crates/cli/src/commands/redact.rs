@@ -29,7 +29,7 @@ pub fn run(args: &RedactArgs, output: &Output) -> anyhow::Result<()> {
     let redacted = preflop_import::redact(&args.profile, &args.output)?;
     let file = args.output.display().to_string();
     if output.json {
-        return output.print_json(&Done {
+        return output::print_json(&Done {
             output: file,
             dropped: redacted.dropped,
             changed: redacted.changed,

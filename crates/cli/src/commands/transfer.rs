@@ -90,7 +90,7 @@ pub fn run(args: &TransferArgs, output: &Output) -> anyhow::Result<()> {
     };
     let options = Options { method, host_factor: args.host, operators: args.operators };
     let result = transfer::transfer(&analysis, &TimeModel::embedded(), &origin, &gpus, &options);
-    if output.json { output.print_json(&result) } else { print(&result, output) }
+    if output.json { output::print_json(&result) } else { print(&result, output) }
 }
 
 fn print(result: &Transfer, output: &Output) -> anyhow::Result<()> {
