@@ -38,6 +38,10 @@ enum Command {
     Explore(commands::explore::ExploreArgs),
     Sensitivity(commands::sensitivity::SensitivityArgs),
     Validate(commands::validate::ValidateArgs),
+    Transfer(commands::transfer::TransferArgs),
+    Explain(commands::explain::ExplainArgs),
+    Diff(commands::diff::DiffArgs),
+    Redact(commands::redact::RedactArgs),
     Completions(commands::completions::CompletionsArgs),
 }
 
@@ -52,6 +56,10 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Explore(args) => commands::explore::run(&args, &output),
         Command::Sensitivity(args) => commands::sensitivity::run(&args, &output),
         Command::Validate(args) => commands::validate::run(&args, &output),
+        Command::Transfer(args) => commands::transfer::run(&args, &output),
+        Command::Explain(args) => commands::explain::run(&args, &output),
+        Command::Diff(args) => commands::diff::run(&args, &output),
+        Command::Redact(args) => commands::redact::run(&args, &output),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
     }
 }

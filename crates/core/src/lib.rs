@@ -14,8 +14,10 @@ pub mod kernels;
 pub mod model;
 pub mod names;
 pub mod ops;
+pub mod profile;
 pub mod time;
 pub mod traffic;
+pub mod transfer;
 pub mod units;
 
 pub use dtype::Dtype;

@@ -2,12 +2,17 @@
 
 pub mod completions;
 pub mod delta;
+pub mod diff;
+pub mod explain;
 pub mod explore;
 pub mod gpus;
 mod layers;
 pub mod models;
 pub mod ops;
 pub mod predict;
+mod profile;
+pub mod redact;
 pub mod sensitivity;
 mod tabular;
+pub mod transfer;
 pub mod validate;

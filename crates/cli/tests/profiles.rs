@@ -1,0 +1,124 @@
+//! Runs the real binary on recordings of our own making.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const TRACE: &str = r#"{"deviceProperties": [{"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 150109880320, "numSms": 132, "warpSize": 32}],
+  "metadata": {"token": "none-of-yours"},
+  "traceEvents": [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 40, "args": {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}},
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 10, "dur": 6, "args": {"correlation": 7}},
+    {"ph": "X", "cat": "kernel", "name": "nvjet_tst_128x256_64x4_2x1_v_bz_TNT", "pid": 0, "tid": 7, "ts": 20, "dur": 190, "args": {"device": 0, "correlation": 7, "registers per thread": 168, "shared memory": 200000, "grid": [132, 1, 1], "block": [384, 1, 1]}},
+    {"ph": "X", "cat": "kernel", "name": "void at::native::vectorized_elementwise_kernel<4>", "pid": 0, "tid": 7, "ts": 220, "dur": 80, "args": {"device": 0, "correlation": 99, "registers per thread": 32, "shared memory": 0, "grid": [16384, 1, 1], "block": [128, 1, 1]}}
+  ]}"#;
+
+fn write(name: &str, text: &[u8]) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_preflop")).args(args).output().unwrap()
+}
+
+#[track_caller]
+fn json(args: &[&str]) -> Value {
+    let out = run(args);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+#[test]
+fn transfer_has_the_names_that_scripts_rely_on() {
+    let (_folder, path) = write("t.json", TRACE.as_bytes());
+    let path = path.to_str().unwrap();
+    let all = json(&["transfer", path, "--json"]);
+    assert_eq!(all["origin"], "h200");
+    assert_eq!(all["targets"].as_array().unwrap().len(), 41);
+    for method in ["wave", "ratio", "mixed"] {
+        let t = json(&["transfer", path, "--to", "h200,a100", "--method", method, "--json"]);
+        // 0 to 300 us; one of two kernels has no operator.
+        assert_eq!(t["measured_ms"], 0.3);
+        assert!((t["gpu_busy_ms"].as_f64().unwrap() - 0.27).abs() < 1e-9);
+        assert!((t["unattributed_ms"].as_f64().unwrap() - 0.08).abs() < 1e-9);
+        let home = &t["targets"][0];
+        assert!((home["iteration_ms"].as_f64().unwrap() / 0.3 - 1.0).abs() < 0.001);
+        let there = &t["targets"][1];
+        assert_eq!(there["gpu"], "a100-sxm-80gb");
+        let [time, low, high, busy] =
+            ["iteration_ms", "low_ms", "high_ms", "gpu_busy_ms"].map(|k| there[k].as_f64().unwrap());
+        assert!(low < time && time < high && busy > 0.27, "{there}");
+    }
+}
+
+#[test]
+fn a_slower_host_shows() {
+    let (_folder, path) = write("t.json", TRACE.as_bytes());
+    let path = path.to_str().unwrap();
+    let at = |host: &str| {
+        let t = json(&["transfer", path, "--to", "h200", "--host", host, "--json"]);
+        t["targets"][0]["iteration_ms"].as_f64().unwrap()
+    };
+    assert!(at("4") > 2.0 * at("1"));
+}
+
+#[test]
+fn explain_in_three_forms() {
+    let (_folder, path) = write("t.json", TRACE.as_bytes());
+    let path = path.to_str().unwrap();
+    let e = json(&["explain", path, "--json"]);
+    assert_eq!(e["gpu"], "h200");
+    assert!(e["occupancy"]["large_shared_lowest"].as_f64().unwrap() > 0.0);
+    assert!((e["unattributed"]["kernel_share"].as_f64().unwrap() - 80.0 / 270.0).abs() < 1e-9);
+    let text = String::from_utf8(run(&["explain", path]).stdout).unwrap();
+    assert!(
+        text.contains("aten::mm") && text.contains("What would help") && text.contains("not kept: metadata")
+    );
+    let markdown = String::from_utf8(run(&["explain", path, "--md"]).stdout).unwrap();
+    assert!(markdown.starts_with("# t.json") && markdown.contains("| aten::mm |"));
+}
+
+#[test]
+fn diff_of_a_recording_with_itself_is_nothing() {
+    let (_folder, path) = write("t.json", TRACE.as_bytes());
+    let path = path.to_str().unwrap();
+    let d = json(&["diff", path, path, "--json"]);
+    assert!(d["operators"].as_array().unwrap().iter().all(|o| o["change_ms"] == 0.0));
+}
+
+#[test]
+fn redact_leaves_a_readable_copy() {
+    let (folder, path) = write("t.json", TRACE.as_bytes());
+    let copy = folder.path().join("clean.json");
+    let out = run(&["redact", path.to_str().unwrap(), "-o", copy.to_str().unwrap()]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(!std::fs::read_to_string(&copy).unwrap().contains("none-of-yours"));
+    assert_eq!(json(&["explain", copy.to_str().unwrap(), "--json"])["gpu"], "h200");
+}
+
+#[test]
+fn bad_recordings_are_one_line_and_status_2() {
+    for (content, words) in [
+        (&b""[..], "is empty"),
+        (&TRACE.as_bytes()[..600], "is cut off"),
+        (b"{\"traceEvents\": [{]}", "malformed"),
+        (b"\xff\xfe\xfd", "no profile we know"),
+        (b"op,phase\nmm,fwd\n", "no profile we know"),
+        (b"{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"a\", \"ts\": 1, \"dur\": 1}]}", "holds no GPU kernel times"),
+        (b"{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"a\", \"ts\": 1, \"dur\": 1}]}", "does not say which GPU"),
+    ] {
+        let (_folder, path) = write("t.json", content);
+        let out = run(&["transfer", path.to_str().unwrap(), "--to", "h200"]);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{stderr}");
+        assert!(out.stdout.is_empty());
+        assert!(stderr.starts_with("error: ") && stderr.contains(words), "{stderr}");
+        assert!(stderr.lines().skip(1).all(|l| l.starts_with("hint: ")), "{stderr}");
+    }
+    let out = run(&["explain", "/nonexistent.json"]);
+    assert_eq!(out.status.code(), Some(2));
+}

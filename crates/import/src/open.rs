@@ -1,0 +1,156 @@
+//! Opens a recording: unpacks .gz and .zst by their first bytes, tells JSON, CSV and SQLite apart.
+
+use crate::ImportError;
+use flate2::read::MultiGzDecoder;
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+/// Bytes looked at to tell the kind.
+const HEAD: usize = 4096;
+
+/// A recording, opened.
+pub struct Source {
+    /// File name without its folder.
+    pub name: String,
+    /// What it holds.
+    pub content: Content,
+}
+
+/// What a file holds.
+pub enum Content {
+    /// Kineto or Chakra.
+    Json(Box<dyn Read>),
+    /// Nsight Compute.
+    Csv(Box<dyn Read>),
+    /// Nsight Systems.
+    Sqlite(Database),
+}
+
+/// An SQLite file on disk, or unpacked in memory.
+pub enum Database {
+    /// On disk.
+    Path(PathBuf),
+    /// In memory.
+    Bytes(Vec<u8>),
+}
+
+/// How the bytes are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packing {
+    Plain,
+    Gzip,
+    Zstd,
+}
+
+/// The packing that the first bytes tell.
+pub fn packing(head: &[u8]) -> Packing {
+    match head {
+        [0x1f, 0x8b, ..] => Packing::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Packing::Zstd,
+        _ => Packing::Plain,
+    }
+}
+
+/// File name without its folder: folders may hold a person's name.
+pub fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// Opens a file.
+pub fn open(path: &Path) -> Result<Source, ImportError> {
+    let name = file_name(path);
+    let shown = path.display().to_string();
+    let open_error = |source| ImportError::Open { file: shown.clone(), source };
+    if path.is_dir() {
+        return Err(open_error(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory")));
+    }
+    let mut file = File::open(path).map_err(open_error)?;
+    let head = read_head(&mut file, &name)?;
+    if packing(&head) == Packing::Plain && is_sqlite(&head) {
+        return Ok(Source { name, content: Content::Sqlite(Database::Path(path.to_path_buf())) });
+    }
+    unpacked(Box::new(Cursor::new(head).chain(file)), name)
+}
+
+/// Opens bytes in memory.
+pub fn from_bytes(bytes: &[u8], name: &str) -> Result<Source, ImportError> {
+    unpacked(Box::new(Cursor::new(bytes.to_vec())), name.to_string())
+}
+
+fn is_sqlite(head: &[u8]) -> bool {
+    head.starts_with(b"SQLite format 3\0")
+}
+
+/// Fills a buffer of at most [`HEAD`] bytes.
+fn read_head(reader: &mut impl Read, name: &str) -> Result<Vec<u8>, ImportError> {
+    let mut head = Vec::with_capacity(HEAD);
+    reader.take(HEAD as u64).read_to_end(&mut head).map_err(|e| read_error(e, name, 0))?;
+    Ok(head)
+}
+
+/// An I/O error as ours: a packed stream that ends early is a cut-off file.
+pub fn read_error(source: io::Error, name: &str, offset: u64) -> ImportError {
+    let file = name.to_string();
+    match source.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            ImportError::Truncated { file, what: format!("the packed data ends after {offset} bytes") }
+        }
+        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other => {
+            ImportError::Malformed { file, offset, detail: format!("bad packed data: {source}") }
+        }
+        _ => ImportError::Read { file, offset, source },
+    }
+}
+
+fn unpacked(mut reader: Box<dyn Read>, name: String) -> Result<Source, ImportError> {
+    let head = read_head(&mut reader, &name)?;
+    if head.is_empty() {
+        return Err(ImportError::Empty { file: name });
+    }
+    let packing = packing(&head);
+    let whole: Box<dyn Read> = Box::new(Cursor::new(head).chain(reader));
+    let mut plain: Box<dyn Read> = match packing {
+        Packing::Plain => whole,
+        Packing::Gzip => Box::new(MultiGzDecoder::new(BufReader::with_capacity(1 << 16, whole))),
+        Packing::Zstd => {
+            let decoder = ruzstd::decoding::StreamingDecoder::new(BufReader::with_capacity(1 << 16, whole))
+                .map_err(|e| ImportError::Malformed {
+                file: name.clone(),
+                offset: 0,
+                detail: format!("bad zstd data: {e}"),
+            })?;
+            Box::new(decoder)
+        }
+    };
+    let head = read_head(&mut plain, &name)?;
+    let first = head.iter().copied().find(|b| !b.is_ascii_whitespace() && !b"\xef\xbb\xbf".contains(b));
+    let is_csv = looks_like_ncu(&head);
+    let mut rest: Box<dyn Read> = Box::new(Cursor::new(head.clone()).chain(plain));
+    let content = match first {
+        None => return Err(ImportError::Empty { file: name }),
+        Some(_) if is_sqlite(&head) => {
+            let mut bytes = Vec::new();
+            rest.read_to_end(&mut bytes).map_err(|e| read_error(e, &name, 0))?;
+            Content::Sqlite(Database::Bytes(bytes))
+        }
+        Some(b'{' | b'[') => Content::Json(rest),
+        Some(_) if is_csv => Content::Csv(rest),
+        Some(b) => {
+            let shown =
+                if b.is_ascii_graphic() { format!("`{}`", b as char) } else { format!("byte 0x{b:02x}") };
+            let what = format!("it starts with {shown}");
+            return Err(ImportError::NotAProfile { file: name, what });
+        }
+    };
+    Ok(Source { name, content })
+}
+
+/// An Nsight Compute CSV starts with its header, after lines of the tool's own talk.
+fn looks_like_ncu(head: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    text.lines().find(|l| !l.starts_with("==") && !l.trim().is_empty()).is_some_and(|l| {
+        l.trim_start_matches('\u{feff}').trim_start_matches('"').starts_with("ID")
+            && l.contains("Kernel Name")
+    })
+}
