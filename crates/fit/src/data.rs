@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use preflop_core::gpu::{Gpu, catalog};
-use preflop_core::ops::{
+use preflop_core::ops::{Conv, 
     Attention, Elementwise, ElementwiseKind, Gemm, Op, OpCall, Rnn, RnnKind, Rowwise, RowwiseKind, row,
 };
 use preflop_core::{Dtype, Pass};
@@ -293,6 +293,60 @@ pub fn published_rnn(shared: &Path) -> Result<Vec<Measured>> {
                 us,
                 kernels: String::new(), source: "published",
             });
+        }
+    }
+    Ok(out)
+}
+
+/// fp32 3x3 convolutions on P4, T4 and V100 (NeuSight; cuDNN chose the fastest algorithm by trial).
+pub fn fp32_convolutions(shared: &Path) -> Result<Vec<Measured>> {
+    let mut reader = csv::Reader::from_reader(open(&shared.join("neusight/conv2d_fwd_fp32.csv.gz"))?);
+    let mut out = Vec::new();
+    for record in reader.records() {
+        let r = record?;
+        let Some(gpu) = neusight_gpu(&r[1]) else { continue };
+        let d = |i: usize| r[i].parse::<u64>();
+        let conv = Conv::square(d(4)?, d(5)?, d(8)?, d(6)?, d(7)?, d(9)?, d(10)?);
+        out.push(Measured {
+            call: OpCall::fwd(Op::Conv(conv), Dtype::Fp32),
+            gpu,
+            us: r[11].parse::<f64>()? * 1e3,
+            kernels: r[12].to_string(),
+            source: "published",
+        });
+    }
+    Ok(out)
+}
+
+/// fp32 convolutions on TITAN Xp and V100 (DeepBench; the fastest algorithm).
+pub fn deepbench_convolutions(shared: &Path) -> Result<Vec<Measured>> {
+    let mut reader = csv::Reader::from_reader(open(&shared.join("deepbench/conv.csv"))?);
+    let headers = reader.headers()?.clone();
+    let at = |name: &str| headers.iter().position(|h| h == name).with_context(|| format!("deepbench: no {name}"));
+    let columns: Vec<usize> = ["N", "C", "H", "W", "K", "R", "S", "stride_h", "stride_w", "pad_h", "pad_w"]
+        .iter()
+        .map(|c| at(c))
+        .collect::<Result<_>>()?;
+    let (gpu, dtype, phase, ms) = (at("gpu")?, at("dtype")?, at("phase")?, at("time_ms")?);
+    let mut out = Vec::new();
+    for record in reader.records() {
+        let r = record?;
+        if &r[dtype] != "fp32" || &r[phase] != "fwd" {
+            continue;
+        }
+        let v: Vec<u64> = columns.iter().map(|&i| r[i].parse::<f64>().map(|x| x as u64)).collect::<Result<_, _>>()?;
+        let conv = Conv {
+            w: v[3],
+            s: v[6],
+            stride: [v[7], v[8]],
+            pad: [v[9], v[10]],
+            ..Conv::square(v[0], v[1], v[2], v[4], v[5], 1, 0)
+        };
+        let us = r[ms].parse::<f64>()? * 1e3;
+        let gpu = if r[gpu].starts_with("TITAN") { "titan-xp" } else { "v100-sxm2-16gb" };
+        if us > 50.0 {
+            let call = OpCall::fwd(Op::Conv(conv), Dtype::Fp32);
+            out.push(Measured { call, gpu: index(gpu), us, kernels: String::new(), source: "published" });
         }
     }
     Ok(out)

@@ -30,7 +30,8 @@ use preflop_core::kernels::{
     attention as attention_form, conv_features, gemm as gemm_form, rnn as rnn_form, stream as stream_form,
 };
 use preflop_core::time::conv_table::ConvForms;
-use preflop_core::time::fitted::ConstantsFile;
+use preflop_core::time::fitted::{ConstantsFile, TileKey};
+use preflop_core::time::model::PUBLISHED;
 use samples::Sample;
 use std::path::{Path, PathBuf};
 use write::{Learned, Learner};
@@ -147,6 +148,9 @@ fn main() -> Result<()> {
         constants.forms.extend(table);
         chooser = Some(full);
     }
+    if picks("factor") {
+        constants.forms.extend(published::factors(&shared, &gpus)?);
+    }
     if picks("host") {
         let mut cases = Vec::new();
         for file in ["e2e.csv", "e2e_extra.csv"] {
@@ -177,9 +181,10 @@ fn products(
         let mut table = gemm::table(&rows, gpus);
         table.extend(gemm::pooled(&rows, gpus));
         let samples = gemm::samples(&rows, gpus, &table);
+        let variant = if name == "gemm/h200" { 0 } else { PUBLISHED };
         for (key, c) in &table {
-            // The H200's own fit comes first and stays.
-            constants.tiles.entry(key.text()).or_insert_with(|| c.to_array());
+            let key = TileKey { class: key.class + variant, ..*key };
+            constants.tiles.insert(key.text(), c.to_array());
         }
         learners.push(Learner::new(name, samples, gemm_form::FEATURES, settings));
     };

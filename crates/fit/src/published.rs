@@ -5,6 +5,7 @@ use crate::score::score;
 use anyhow::Result;
 use preflop_core::gpu::Gpu;
 use preflop_core::time::TimeModel;
+use preflop_core::time::fitted::Fitted;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -19,6 +20,8 @@ pub fn report(shared: &Path, gpus: &[Gpu]) -> Result<()> {
         ("fp32 products (in the fit)", long(data::fp32_products(shared)?)),
         ("fp32 vector operators", long(data::fp32_vectors(shared)?)),
         ("fp32 recurrent layers", data::published_rnn(shared)?),
+        ("fp32 3x3 convolutions", long(data::fp32_convolutions(shared)?)),
+        ("fp32 convolutions, DeepBench", data::deepbench_convolutions(shared)?),
         ("bf16 products (in the fit)", data::bf16_products(shared)?),
         ("attention (in the fit)", data::published_attention(shared)?),
     ];
@@ -35,4 +38,31 @@ pub fn report(shared: &Path, gpus: &[Gpu]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// How much faster or slower older generations run fp32 convolutions and recurrent layers than their forms say:
+/// the median of measured/predicted over the published rows. Their libraries are tuned for other pipes.
+pub fn factors(shared: &Path, gpus: &[Gpu]) -> Result<BTreeMap<String, Vec<f64>>> {
+    let fitted = Fitted::embedded();
+    let model = TimeModel::embedded();
+    let mut rows: Vec<Measured> =
+        data::fp32_convolutions(shared)?.into_iter().filter(|m| m.us > LEAST_US).step_by(5).collect();
+    rows.extend(data::deepbench_convolutions(shared)?);
+    rows.extend(data::published_rnn(shared)?);
+    let mut ratios: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for m in &rows {
+        let Some(key) = TimeModel::factor_key(&m.call, gpus[m.gpu].architecture) else { continue };
+        // The shipped model may hold a factor already: take it out.
+        let held = fitted.form(&key).and_then(|f| f.first().copied()).unwrap_or(1.0);
+        let predicted = model.predict(&m.call, &gpus[m.gpu]).time.us() / held;
+        ratios.entry(key).or_default().push(m.us / predicted);
+    }
+    Ok(ratios
+        .into_iter()
+        .map(|(key, mut r)| {
+            r.sort_by(f64::total_cmp);
+            let median = r[r.len() / 2];
+            (key, vec![median])
+        })
+        .collect())
 }

@@ -17,6 +17,11 @@ use crate::units::{Bytes, Seconds};
 
 /// The GPU whose operators were measured for this project.
 const MEASURED: &str = "h200";
+/// Its sustained DRAM bandwidth, and its SMs times clock: what its corrections were learned at.
+const MEASURED_DRAM: f64 = 4.3e12;
+const MEASURED_ISSUE: f64 = 132.0 * 1.98e9;
+/// Added to the alignment class of constants that were fitted on published measurements.
+pub const PUBLISHED: u8 = 4;
 
 /// Everything that predicts times. Made once, used for any number of calls; it holds no state.
 #[derive(Debug, Clone)]
@@ -73,7 +78,7 @@ impl TimeModel {
             Op::Rnn(r) => self.rnn(r, call, gpu),
             _ => self.stream(call, gpu),
         };
-        let raw = draft.reference * draft.correction.exp();
+        let raw = draft.reference * draft.correction.exp() * self.generation_factor(call, gpu);
         // No kernel beats the datasheet: arithmetic at peak (less where the algorithm needs less), bytes that
         // cannot stay in the L2 at DRAM bandwidth, and some time to start at all.
         let compute = flops.0 / Self::shortcut(call) / gpu.peak(call.dtype).0;
@@ -94,6 +99,26 @@ impl TimeModel {
             l1: Bytes(draft.levels.l1),
             launches: draft.launches,
         }
+    }
+
+    /// Key of the factor between a family's form, learned on Hopper, and published times of an older generation.
+    pub fn factor_key(call: &OpCall, generation: Architecture) -> Option<String> {
+        let family = match &call.op {
+            Op::Conv(_) if call.dtype == Dtype::Fp32 => "conv/fp32",
+            Op::Rnn(_) => "rnn",
+            _ => return None,
+        };
+        // A100's fp32 pipes are laid out as Volta's.
+        let generation = if generation == Architecture::Ampere { Architecture::Volta } else { generation };
+        Some(format!("factor/{family}/{}", generation.name()))
+    }
+
+    fn generation_factor(&self, call: &OpCall, gpu: &Gpu) -> f64 {
+        if gpu.architecture == Architecture::Hopper || gpu.architecture == Architecture::Blackwell {
+            return 1.0;
+        }
+        let key = Self::factor_key(call, gpu.architecture);
+        key.and_then(|k| self.fitted.form(&k)?.first().copied()).unwrap_or(1.0)
     }
 
     /// Most useful FLOPs per FLOP done: above 1 where an algorithm needs fewer multiplications.
@@ -131,7 +156,8 @@ impl TimeModel {
         let class = gemm::class(g, dtype);
         let machine = Machine::of(gpu, dtype);
         let expert = gemm_expert(dtype, class, gpu);
-        let (constants, seen) = self.tile_constants(expert.constants, class, gpu);
+        let variant = if expert.published { class + PUBLISHED } else { class };
+        let (constants, seen) = self.tile_constants(expert.constants, variant, gpu);
         let t = gemm::form(g, dtype, &constants, &machine);
         let x = gemm::features(g, dtype, &t, &machine, gpu.architecture);
         let learned = self.fitted.forest(expert.forest).map_or(0.0, |f| f64::from(f.predict(&x)));
@@ -271,10 +297,11 @@ impl TimeModel {
             self.fitted.forest(stream::forest_name(family)).map_or(0.0, |f| f64::from(f.predict(&x)));
         let class = stream::interval_class(call);
         let streaming = (call.traffic().total() / gpu.dram_sustained).0;
-        let time = reference * learned.exp();
+        let correction = carried(learned, streaming, gpu);
+        let time = reference * correction.exp();
         Draft {
             reference,
-            correction: learned,
+            correction,
             interval: self.interval(&class, family.name(), gpu, gpu.architecture == Architecture::Hopper),
             bound: if streaming > 0.5 * time { Bound::Dram } else { Bound::Latency },
             levels: traffic::streaming(call.traffic(), gpu),
@@ -283,26 +310,51 @@ impl TimeModel {
     }
 }
 
+/// A correction of a memory-bound operator, carried from the H200 to another GPU.
+///
+/// What an operator loses against DRAM on an H200 it mostly loses in the SMs: `t_sm = c bytes/DRAM` there. On
+/// another GPU that part grows with DRAM over SMs x clock, and DRAM itself remains: c' = max(min(c, 1.08),
+/// c (DRAM'/DRAM) / (issue'/issue)). Short calls keep c, since latency, not throughput, made it.
+fn carried(learned: f64, streaming: f64, gpu: &Gpu) -> f64 {
+    const SHORT: f64 = 5e-6;
+    const LONG: f64 = 25e-6;
+    if gpu.name == MEASURED || learned <= 0.0 {
+        return learned;
+    }
+    let issue = f64::from(gpu.sm_count) * gpu.boost_clock.0;
+    let scale = (gpu.dram_sustained.0 / MEASURED_DRAM) / (issue / MEASURED_ISSUE);
+    let c = learned.exp();
+    let throughput = (c * scale).max(c.min(1.08)).ln();
+    let weight = ((streaming - SHORT) / (LONG - SHORT)).clamp(0.0, 1.0);
+    learned + weight * (throughput - learned)
+}
+
 /// Which fit speaks for a product on a GPU.
 struct GemmExpert {
     /// Number format whose constants apply.
     constants: Dtype,
     /// Forest of the correction.
     forest: &'static str,
+    /// Do constants fitted on published measurements go with the forest?
+    published: bool,
 }
 
 fn gemm_expert(dtype: Dtype, class: u8, gpu: &Gpu) -> GemmExpert {
     let hopper = gpu.architecture == Architecture::Hopper;
+    let own = GemmExpert { constants: dtype, forest: "gemm/h200", published: false };
     match dtype {
+        Dtype::Fp8 | Dtype::Fp4 | Dtype::Int8 if hopper => GemmExpert { constants: Dtype::Fp8, ..own },
         Dtype::Fp8 | Dtype::Fp4 | Dtype::Int8 => {
-            GemmExpert { constants: Dtype::Fp8, forest: if hopper { "gemm/h200" } else { "gemm/fp8" } }
+            GemmExpert { constants: Dtype::Fp8, forest: "gemm/fp8", published: true }
         }
         Dtype::Bf16 | Dtype::Fp16 if class == 2 && gpu.name != MEASURED => {
             // fp16 was measured on the H200 only; elsewhere its kernels are bf16's twins.
-            GemmExpert { constants: Dtype::Bf16, forest: "gemm/bf16" }
+            GemmExpert { constants: Dtype::Bf16, forest: "gemm/bf16", published: true }
         }
-        Dtype::Fp32 | Dtype::Fp64 if !hopper => GemmExpert { constants: Dtype::Fp32, forest: "gemm/fp32" },
-        _ => GemmExpert { constants: dtype, forest: "gemm/h200" },
+        Dtype::Fp32 | Dtype::Fp64 if !hopper => {
+            GemmExpert { constants: Dtype::Fp32, forest: "gemm/fp32", published: true }
+        }
+        _ => own,
     }
 }
 
