@@ -37,6 +37,9 @@ enum Command {
     Delta(commands::delta::DeltaArgs),
     Explore(commands::explore::ExploreArgs),
     Sensitivity(commands::sensitivity::SensitivityArgs),
+    Compare(commands::compare::CompareArgs),
+    Prices(commands::prices::PricesArgs),
+    Study(commands::study::StudyArgs),
     Completions(commands::completions::CompletionsArgs),
 }
 
@@ -50,6 +53,9 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Delta(args) => commands::delta::run(&args, &output),
         Command::Explore(args) => commands::explore::run(&args, &output),
         Command::Sensitivity(args) => commands::sensitivity::run(&args, &output),
+        Command::Compare(args) => commands::compare::run(&args, &output),
+        Command::Prices(args) => commands::prices::run(&args, &output),
+        Command::Study(args) => commands::study::run(&args, &output),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
     }
 }

@@ -1,5 +1,6 @@
 //! One file per command: its arguments with their help, and what it does.
 
+pub mod compare;
 pub mod completions;
 pub mod delta;
 pub mod explore;
@@ -8,5 +9,7 @@ mod layers;
 pub mod models;
 pub mod ops;
 pub mod predict;
+pub mod prices;
 pub mod sensitivity;
+pub mod study;
 mod tabular;

@@ -1,0 +1,203 @@
+//! Computes the rows: each way to run is lowered once, and predicted on every GPU.
+
+use super::args::Question;
+use super::row::Row;
+use preflop_core::Gpu;
+use preflop_core::cost::fit::{self, Setup};
+use preflop_core::cost::{Power, RankBy, energy};
+use preflop_core::dtype::Dtype;
+use preflop_core::model::{Iteration, ModelError, Precision, zoo};
+use preflop_core::time::{IterationPrediction, TimeModel};
+use preflop_core::units::Bytes;
+use rayon::prelude::*;
+use std::collections::HashMap;
+
+/// One way to run on one GPU.
+struct Trial {
+    gpu: usize,
+    setup: Setup,
+    fits: bool,
+    key: f64,
+}
+
+/// One row per GPU: its best setup, or the smallest where none fits.
+pub fn rows(question: &Question, model: &TimeModel, scale: f64) -> anyhow::Result<Vec<Row>> {
+    let several = question.setups.len() > 1;
+    let lowered: Vec<(Setup, Iteration)> = question
+        .setups
+        .par_iter()
+        .map(|setup| Ok((*setup, question.lower(setup)?)))
+        .collect::<Result<_, ModelError>>()?;
+    let best = if several { best_setups(question, model, &lowered) } else { vec![0; question.gpus.len()] };
+    let mut rows: Vec<Row> = question
+        .gpus
+        .par_iter()
+        .zip(&best)
+        .map(|(gpu, place)| {
+            let (setup, iteration) = &lowered[*place];
+            let prediction = model.predict_iteration(iteration, gpu);
+            row(question, gpu, setup, iteration, &prediction, scale)
+        })
+        .collect();
+    largest_batches(question, &mut rows, &best, &lowered)?;
+    advise(question, model, &mut rows)?;
+    Ok(rows)
+}
+
+/// Does the chip have pipes for these formats?
+fn native(gpu: &Gpu, precision: Precision) -> bool {
+    let has = |d: Dtype| gpu.tensor.get(d).is_some() || gpu.plain.get(d).is_some();
+    match precision {
+        Precision::Fp32 => true,
+        Precision::Tf32 => has(Dtype::Tf32),
+        Precision::Amp | Precision::Bf16 => has(Dtype::Bf16),
+        Precision::Fp16 => has(Dtype::Fp16),
+        Precision::Fp8 => has(Dtype::Fp8),
+    }
+}
+
+/// For each GPU, the place of the setup that is best by the order asked for.
+fn best_setups(question: &Question, model: &TimeModel, lowered: &[(Setup, Iteration)]) -> Vec<usize> {
+    let trials: Vec<(usize, Trial)> = lowered
+        .par_iter()
+        .enumerate()
+        .flat_map_iter(|(place, (setup, iteration))| {
+            let energy = question.rank == RankBy::Energy;
+            question.gpus.iter().enumerate().filter(|(_, gpu)| native(gpu, setup.precision)).map(
+                move |(i, gpu)| {
+                    let p = model.predict_iteration(iteration, gpu);
+                    let per_sample = p.time.0 / iteration.samples as f64;
+                    // On one GPU the cost follows the time.
+                    let key =
+                        if energy { Power::of(iteration, &p, gpu).watts * per_sample } else { per_sample };
+                    let fits = question.reserve.fits(iteration.memory.peak, gpu);
+                    (place, Trial { gpu: i, setup: *setup, fits, key })
+                },
+            )
+        })
+        .collect();
+    let mut best: Vec<Option<(usize, &Trial)>> = vec![None; question.gpus.len()];
+    for (place, trial) in &trials {
+        let better = |old: &Trial| {
+            // What fits wins; then the better key; where nothing fits, the smaller batch.
+            let size = if trial.fits { 0 } else { trial.setup.batch };
+            let old_size = if old.fits { 0 } else { old.setup.batch };
+            (old.fits, size).cmp(&(trial.fits, old_size)).then(trial.key.total_cmp(&old.key)).is_lt()
+        };
+        if best[trial.gpu].is_none_or(|(_, old)| better(old)) {
+            best[trial.gpu] = Some((*place, trial));
+        }
+    }
+    // A GPU that has none of the formats takes the first, as its wider stand-in.
+    best.iter().map(|b| b.map_or(0, |(place, _)| place)).collect()
+}
+
+fn row(
+    question: &Question,
+    gpu: &Gpu,
+    setup: &Setup,
+    iteration: &Iteration,
+    p: &IterationPrediction,
+    scale: f64,
+) -> Row {
+    let samples_per_s = iteration.samples as f64 / (p.time.0 * scale);
+    let power = Power::of(iteration, p, gpu);
+    let joules = power.per_sample(samples_per_s);
+    let quote = question.prices.quote(&gpu.name, question.pricing);
+    let peak = iteration.memory.peak;
+    let per_million = |usd_per_hour: f64| usd_per_hour / 3600.0 / samples_per_s * 1e6;
+    Row {
+        gpu: gpu.name.clone(),
+        batch: setup.batch,
+        precision: setup.precision.name(),
+        iteration_ms: p.time.ms() * scale,
+        low_ms: p.low.ms() * scale,
+        high_ms: p.high.ms() * scale,
+        samples_per_s,
+        memory_mib: peak.mib(),
+        needed_mib: question.reserve.needed(peak).mib(),
+        gpu_memory_mib: gpu.memory.mib(),
+        fits: question.reserve.fits(peak, gpu),
+        largest_batch: None,
+        usd_per_hour: quote.as_ref().map(|q| q.usd_per_hour),
+        price_date: quote.as_ref().map(|q| q.date),
+        price_includes_host: quote.as_ref().map(|q| q.host_included),
+        usd_per_million_samples: quote.as_ref().map(|q| per_million(q.usd_per_hour)),
+        price_source: quote.map(|q| q.source),
+        watts: power.watts,
+        joules_per_sample: joules.joules,
+        joules_low: joules.low_joules,
+        joules_high: joules.high_joules,
+        grams_co2_per_million_samples: question
+            .grams_per_kwh
+            .map(|g| joules.joules * 1e6 / energy::JOULES_PER_KWH * g),
+        gpu_busy_ms: p.gpu_busy.ms() * scale,
+        host_ms: p.host.ms() * scale,
+        bound: p.bound,
+        pareto: false,
+        speed_over_baseline: None,
+        run_hours: None,
+        run_usd: None,
+        usd_per_epoch: None,
+        keeps_limits: None,
+        chosen: false,
+        changes: Vec::new(),
+    }
+}
+
+/// The largest batch that fits on each GPU; peaks are shared between the searches.
+fn largest_batches(
+    question: &Question,
+    rows: &mut [Row],
+    best: &[usize],
+    lowered: &[(Setup, Iteration)],
+) -> Result<(), ModelError> {
+    let mut peaks: HashMap<Setup, Bytes> = lowered.iter().map(|(s, i)| (*s, i.memory.peak)).collect();
+    for ((row, gpu), place) in rows.iter_mut().zip(&question.gpus).zip(best) {
+        let setup = lowered[*place].0;
+        row.largest_batch = Some(largest(question, gpu, &setup, &mut peaks)?);
+    }
+    Ok(())
+}
+
+fn largest(
+    question: &Question,
+    gpu: &Gpu,
+    setup: &Setup,
+    peaks: &mut HashMap<Setup, Bytes>,
+) -> Result<u64, ModelError> {
+    fit::largest_batch(gpu, &question.reserve, zoo::MAX_BATCH, |batch| {
+        let setup = Setup { batch, ..*setup };
+        if let Some(peak) = peaks.get(&setup) {
+            return Ok(*peak);
+        }
+        let peak = question.lower(&setup)?.memory.peak;
+        peaks.insert(setup, peak);
+        Ok(peak)
+    })
+}
+
+/// What would make each run fit that does not.
+fn advise(question: &Question, model: &TimeModel, rows: &mut [Row]) -> Result<(), ModelError> {
+    let mut iterations: HashMap<Setup, Iteration> = HashMap::new();
+    let host = model.host_model();
+    for (row, gpu) in rows.iter_mut().zip(&question.gpus).filter(|(row, _)| !row.fits) {
+        let precision = Precision::ALL.into_iter().find(|p| p.name() == row.precision);
+        let optimizer = question.setups.first().and_then(|s| s.optimizer);
+        let Some(precision) = precision else { continue };
+        let asked = Setup { batch: row.batch, precision, optimizer };
+        let run = |setup: &Setup| {
+            if setup.precision != asked.precision && !native(gpu, setup.precision) {
+                return None;
+            }
+            if !iterations.contains_key(setup) {
+                iterations.insert(*setup, question.lower(setup).ok()?);
+            }
+            let iteration = iterations.get(setup)?;
+            Some((iteration.clone(), model.predict_iteration(iteration, gpu)))
+        };
+        row.changes =
+            fit::changes(&asked, gpu, &question.reserve, &host, run, row.largest_batch.unwrap_or(0));
+    }
+    Ok(())
+}
