@@ -115,7 +115,7 @@ impl<'a> Report<'a> {
             gpu_busy_ms: p.gpu_busy.ms(),
             host_ms: p.host.ms(),
             memory_mib: m.peak.mib(),
-            fits: m.peak <= gpu.memory,
+            fits: preflop_core::cost::Reserve::default().fits(m.peak, gpu),
             samples_per_s: iteration.samples as f64 / p.time.0,
             flops: p.flops.0,
             dram_bytes: p.dram.0,

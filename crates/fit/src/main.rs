@@ -99,7 +99,12 @@ fn main() -> Result<()> {
         let samples = attention::samples(&measured, &gpus, &here);
         learners.push(Learner::new("attention", samples, attention_form::FEATURES, smooth(200, 5, 0.6)));
         let samples = attention::samples(&published, &gpus, &there);
-        learners.push(Learner::new("attention_served", samples, attention_form::FEATURES, smooth(150, 20, 0.6)));
+        learners.push(Learner::new(
+            "attention_served",
+            samples,
+            attention_form::FEATURES,
+            smooth(150, 20, 0.6),
+        ));
         constants.forms.extend(attention::shipped(&here, &there));
     }
     if picks("rnn") {

@@ -35,7 +35,9 @@ fn rows(measured: &[Measured], gpus: &[Gpu], products: &gemm::Table) -> Vec<Row>
             let (pass, dtype, gpu) = (m.call.pass, m.call.dtype, &gpus[m.gpu]);
             let machine = Machine::of(gpu, dtype);
             let time = |g: Gemm| {
-                let c = products.get(&TileKey { dtype, class: product::class(&g, dtype), generation: gpu.architecture }).unwrap_or(&Constants::START);
+                let c = products
+                    .get(&TileKey { dtype, class: product::class(&g, dtype), generation: gpu.architecture })
+                    .unwrap_or(&Constants::START);
                 product::form(&g, dtype, c, &machine).time
             };
             let (input, step) = rnn::products(&op, pass, &time);

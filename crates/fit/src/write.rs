@@ -142,18 +142,38 @@ impl Learned {
         let mut out = Vec::new();
         let classes: BTreeSet<&str> = self.samples.iter().map(|s| s.class.as_str()).collect();
         let all = pick(&|_| true);
-        out.push(row("all", "all", "closed form", all.iter().map(|&i| (self.samples[i].reference, seconds(i))).collect()));
-        out.push(row("all", "all", "cross-validated", all.iter().map(|&i| (self.predicted[i], seconds(i))).collect()));
+        out.push(row(
+            "all",
+            "all",
+            "closed form",
+            all.iter().map(|&i| (self.samples[i].reference, seconds(i))).collect(),
+        ));
+        out.push(row(
+            "all",
+            "all",
+            "cross-validated",
+            all.iter().map(|&i| (self.predicted[i], seconds(i))).collect(),
+        ));
         for class in classes {
             let members = pick(&|s| s.class == class);
-            out.push(row(class, "all", "cross-validated", members.iter().map(|&i| (self.predicted[i], seconds(i))).collect()));
+            out.push(row(
+                class,
+                "all",
+                "cross-validated",
+                members.iter().map(|&i| (self.predicted[i], seconds(i))).collect(),
+            ));
         }
         let gpus: BTreeSet<usize> = self.samples.iter().map(|s| s.gpu).collect();
         for gpu in gpus.into_iter().filter(|_| !self.left_out.is_empty()) {
             let members = pick(&|s| s.gpu == gpu);
             for (k, how) in ["no", "half", "full"].iter().enumerate() {
                 let how = format!("GPU left out of the trees, {how} correction");
-                out.push(row("all", GPUS[gpu], &how, members.iter().map(|&i| (self.left_out[i][k], seconds(i))).collect()));
+                out.push(row(
+                    "all",
+                    GPUS[gpu],
+                    &how,
+                    members.iter().map(|&i| (self.left_out[i][k], seconds(i))).collect(),
+                ));
             }
         }
         out

@@ -29,7 +29,8 @@ pub fn parity(title: &str, groups: &[(String, Vec<(f64, f64)>)]) -> Result<Chart
                 .with_stroke_width(width),
         )
     };
-    let mut plots = vec![line(1.5, "#bbbbbb", 0.8), line(1.0 / 1.5, "#bbbbbb", 0.8), line(1.0, "#666666", 1.2)];
+    let mut plots =
+        vec![line(1.5, "#bbbbbb", 0.8), line(1.0 / 1.5, "#bbbbbb", 0.8), line(1.0, "#666666", 1.2)];
     for (i, (name, points)) in groups.iter().enumerate() {
         let step = points.len().div_ceil(MOST_DOTS).max(1);
         let picked: Vec<(f64, f64)> = points.iter().copied().step_by(step).collect();

@@ -88,7 +88,7 @@ fn list(gpu: Option<&str>, output: &Output) -> anyhow::Result<()> {
             offers: &'a [preflop_core::cost::listing::Offer],
             purchases: &'a [preflop_core::cost::listing::Purchase],
         }
-        return output.print_json(&Listing { offers: &prices.offers, purchases: &prices.purchases });
+        return output::print_json(&Listing { offers: &prices.offers, purchases: &prices.purchases });
     }
     let mut out = output::stdout();
     if !prices.offers.is_empty() {

@@ -77,7 +77,7 @@ pub fn largest_batch<E>(
     let mut by_line = true;
     while high.0 - low.0 > 1 {
         let width = high.0 - low.0;
-        let guess = if by_line {
+        let guess = if by_line && high.1.is_finite() {
             let share = (room - low.1) / (high.1 - low.1);
             low.0 + ((width as f64 * share) as u64).clamp(1, width - 1)
         } else {

@@ -61,7 +61,7 @@ pub const WORKLOADS: [Workload; 8] = [
     workload("Machine translation", "transformer", "IWSLT15", Kind::Attention, 64),
     workload("Object detection", "faster-rcnn", "Pascal VOC", Kind::Convolution, 1),
     workload("Unsupervised learning", "wgan", "ImageNet-small", Kind::Convolution, 64),
-    workload("Reinforcement learning", "a3c", "Atari 2600", Kind::Reinforcement, 32),
+    workload("Reinforcement learning", "a3c", "Atari 2600", Kind::Reinforcement, 20),
 ];
 
 /// The poster's table, in its order.

@@ -178,11 +178,23 @@ pub fn launches(call: &OpCall) -> f64 {
         },
         Op::Rowwise(o) => match (o.kind, backward) {
             (RowwiseKind::LayerNorm | RowwiseKind::RmsNorm, true) => 2.0,
-            (RowwiseKind::Sum | RowwiseKind::SumCols, _) => if o.rows * o.cols > 1 << 20 { 2.0 } else { 1.0 },
+            (RowwiseKind::Sum | RowwiseKind::SumCols, _) => {
+                if o.rows * o.cols > 1 << 20 {
+                    2.0
+                } else {
+                    1.0
+                }
+            }
             _ => 1.0,
         },
         Op::CrossEntropy(_) => 2.0,
-        Op::Embedding(_) => if backward { 12.0 } else { 1.0 },
+        Op::Embedding(_) => {
+            if backward {
+                12.0
+            } else {
+                1.0
+            }
+        }
         Op::Optimizer(o) => {
             let chunks = (o.tensors as f64 / 55.0).ceil();
             match o.kind {

@@ -10,7 +10,7 @@ use preflop_core::cost::{
 };
 use preflop_core::gpu::catalog;
 use preflop_core::model::{
-    Iteration, LowerOptions, Mode, ModelError, OptimizerChoice, Precision, lower, zoo,
+    Graph, Iteration, LowerOptions, Mode, ModelError, OptimizerChoice, Precision, lower, zoo,
 };
 use preflop_core::units::Seconds;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Compare GPUs for a model: time, memory, dollars and energy, ranked
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Model name (see `preflop models`)
+    /// Model name (see `preflop models`), or a file with a captured graph in JSON
     pub model: String,
 
     /// GPUs, separated by commas (names or GPU files), or `all`
@@ -184,11 +184,30 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Where the model comes from.
+#[derive(Debug)]
+pub enum Source {
+    /// The zoo: any batch.
+    Zoo(&'static str),
+    /// A captured graph: the batch it was captured with.
+    Captured(Box<Graph>),
+}
+
+impl Source {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Zoo(name) => name,
+            Self::Captured(graph) => &graph.name,
+        }
+    }
+}
+
 /// A checked question.
 #[derive(Debug)]
 pub struct Question {
-    /// Name in the zoo.
-    pub model: &'static str,
+    /// The model.
+    pub model: Source,
     /// Tokens.
     pub seq: Option<u64>,
     /// Mode.
@@ -222,10 +241,12 @@ pub struct Question {
 impl Question {
     /// The iteration of a setup.
     pub fn lower(&self, setup: &Setup) -> Result<Iteration, ModelError> {
-        let graph = zoo::build(self.model, Some(setup.batch), self.seq)?;
         let options =
             LowerOptions { mode: self.mode, precision: setup.precision, optimizer: setup.optimizer };
-        lower(&graph, &options)
+        match &self.model {
+            Source::Zoo(name) => lower(&zoo::build(name, Some(setup.batch), self.seq)?, &options),
+            Source::Captured(graph) => lower(graph, &options),
+        }
     }
 }
 
@@ -246,7 +267,7 @@ fn today() -> Date {
 impl CompareArgs {
     /// Checks everything before anything is computed.
     pub fn question(&self) -> anyhow::Result<Question> {
-        let info = zoo::info(&self.model)?;
+        let (model, default_batch) = self.source()?;
         let named = self.gpus != ["all"];
         let gpus = if named {
             let mut gpus: Vec<Gpu> = Vec::new();
@@ -263,7 +284,7 @@ impl CompareArgs {
         let batches = match self.batch {
             Some(Batch::Auto) => auto_batches(),
             Some(Batch::Fixed(n)) => vec![n],
-            None => vec![info.default_batch],
+            None => vec![default_batch],
         };
         let mut precisions = self.precision.clone();
         precisions.dedup();
@@ -288,7 +309,7 @@ impl CompareArgs {
                 .into());
         }
         let question = Question {
-            model: info.name,
+            model,
             seq: self.seq,
             mode: self.mode,
             gpus,
@@ -306,6 +327,20 @@ impl CompareArgs {
         };
         self.check_prices(&question)?;
         Ok(question)
+    }
+
+    fn source(&self) -> anyhow::Result<(Source, u64)> {
+        if let Ok(info) = zoo::info(&self.model) {
+            return Ok((Source::Zoo(info.name), info.default_batch));
+        }
+        let batch = match self.batch {
+            Some(Batch::Fixed(n)) => Some(n),
+            Some(Batch::Auto) => Some(1),
+            None => None,
+        };
+        let graph = input::model(&self.model, batch, self.seq)?;
+        let samples = graph.samples;
+        Ok((Source::Captured(Box::new(graph)), samples))
     }
 
     /// A GPU that was named must have a price where one is needed; of all GPUs, some must.

@@ -9,7 +9,7 @@ pub use args::CompareArgs;
 
 use crate::error::InputError;
 use crate::input;
-use crate::output::Output;
+use crate::output::{self, Output};
 use args::Question;
 use preflop_core::cost::{Candidate, Pricing, rank};
 use preflop_core::time::TimeModel;
@@ -31,7 +31,7 @@ pub fn run(args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
         show::plot(path, &question, &rows)?;
     }
     if output.json {
-        return output.print_json(&rows);
+        return output::print_json(&rows);
     }
     show::print(&question, &rows, output)
 }

@@ -114,8 +114,13 @@ fn title(question: &Question) -> String {
         RankBy::Energy => "energy",
     };
     match question.setups.as_slice() {
-        [one] => format!("{} {mode}, batch {}, {}, by {by}", question.model, one.batch, one.precision.name()),
-        _ => format!("{} {mode}, the best batch and format of each GPU, by {by}", question.model),
+        [one] => format!(
+            "{} {mode}, batch {}, {}, by {by}",
+            question.model.name(),
+            one.batch,
+            one.precision.name()
+        ),
+        _ => format!("{} {mode}, the best batch and format of each GPU, by {by}", question.model.name()),
     }
 }
 
@@ -197,7 +202,7 @@ pub fn write_file(path: &str, rows: &[Row]) -> anyhow::Result<()> {
     }
     let columns: Columns = vec![
         ("gpu".into(), text(|r| r.gpu.clone())),
-        ("batch".into(), Column::Count(rows.iter().map(|r| r.batch as i64).collect())),
+        ("batch".into(), Column::Count(rows.iter().map(|r| r.batch).collect())),
         ("precision".into(), text(|r| r.precision.to_string())),
         ("iteration_ms".into(), number(|r| r.iteration_ms)),
         ("low_ms".into(), number(|r| r.low_ms)),

@@ -1,6 +1,6 @@
 //! Computes the rows: each way to run is lowered once, and predicted on every GPU.
 
-use super::args::Question;
+use super::args::{Question, Source};
 use super::row::Row;
 use preflop_core::Gpu;
 use preflop_core::cost::fit::{self, Setup};
@@ -23,11 +23,16 @@ struct Trial {
 /// One row per GPU: its best setup, or the smallest where none fits.
 pub fn rows(question: &Question, model: &TimeModel, scale: f64) -> anyhow::Result<Vec<Row>> {
     let several = question.setups.len() > 1;
-    let lowered: Vec<(Setup, Iteration)> = question
+    let lowered: Vec<Option<(Setup, Iteration)>> = question
         .setups
         .par_iter()
-        .map(|setup| Ok((*setup, question.lower(setup)?)))
+        .map(|setup| match question.lower(setup) {
+            // Of many batch sizes, those above the model's own limit are left out.
+            Err(ModelError::Size { .. }) if several => Ok(None),
+            other => Ok(Some((*setup, other?))),
+        })
         .collect::<Result<_, ModelError>>()?;
+    let lowered: Vec<(Setup, Iteration)> = lowered.into_iter().flatten().collect();
     let best = if several { best_setups(question, model, &lowered) } else { vec![0; question.gpus.len()] };
     let mut rows: Vec<Row> = question
         .gpus
@@ -152,6 +157,9 @@ fn largest_batches(
     best: &[usize],
     lowered: &[(Setup, Iteration)],
 ) -> Result<(), ModelError> {
+    if matches!(question.model, Source::Captured(_)) {
+        return Ok(());
+    }
     let mut peaks: HashMap<Setup, Bytes> = lowered.iter().map(|(s, i)| (*s, i.memory.peak)).collect();
     for ((row, gpu), place) in rows.iter_mut().zip(&question.gpus).zip(best) {
         let setup = lowered[*place].0;
@@ -171,7 +179,11 @@ fn largest(
         if let Some(peak) = peaks.get(&setup) {
             return Ok(*peak);
         }
-        let peak = question.lower(&setup)?.memory.peak;
+        let peak = match question.lower(&setup) {
+            // Beyond the model's own limit nothing fits.
+            Err(ModelError::Size { .. }) if batch > 1 => Bytes(f64::INFINITY),
+            other => other?.memory.peak,
+        };
         peaks.insert(setup, peak);
         Ok(peak)
     })

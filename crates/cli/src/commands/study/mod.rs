@@ -54,7 +54,7 @@ pub fn run(args: &StudyArgs, output: &Output) -> anyhow::Result<()> {
         write(&study, Path::new(folder))?;
     }
     if output.json {
-        return output.print_json(&study);
+        return output::print_json(&study);
     }
     print(&study, args.output.as_deref(), output)
 }
