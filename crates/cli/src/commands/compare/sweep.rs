@@ -12,11 +12,10 @@ use preflop_core::units::Bytes;
 use rayon::prelude::*;
 use std::collections::HashMap;
 
-/// One way to run on one GPU.
+/// One way to run on one GPU, and how good it is: lower is better.
 struct Trial {
     gpu: usize,
-    setup: Setup,
-    fits: bool,
+    place: usize,
     key: f64,
 }
 
@@ -61,40 +60,51 @@ fn native(gpu: &Gpu, precision: Precision) -> bool {
     }
 }
 
-/// For each GPU, the place of the setup that is best by the order asked for.
+/// For each GPU, the place of the setup that is best by the order asked for among those that fit; where none
+/// does, the smallest batch.
 fn best_setups(question: &Question, model: &TimeModel, lowered: &[(Setup, Iteration)]) -> Vec<usize> {
-    let trials: Vec<(usize, Trial)> = lowered
+    let trials: Vec<Trial> = lowered
         .par_iter()
         .enumerate()
         .flat_map_iter(|(place, (setup, iteration))| {
-            let energy = question.rank == RankBy::Energy;
-            question.gpus.iter().enumerate().filter(|(_, gpu)| native(gpu, setup.precision)).map(
-                move |(i, gpu)| {
-                    let p = model.predict_iteration(iteration, gpu);
+            question
+                .gpus
+                .iter()
+                .enumerate()
+                .filter(|(_, gpu)| {
+                    native(gpu, setup.precision) && question.reserve.fits(iteration.memory.peak, gpu)
+                })
+                .map(move |(gpu, g)| {
+                    let p = model.predict_iteration(iteration, g);
                     let per_sample = p.time.0 / iteration.samples as f64;
                     // On one GPU the cost follows the time.
-                    let key =
-                        if energy { Power::of(iteration, &p, gpu).watts * per_sample } else { per_sample };
-                    let fits = question.reserve.fits(iteration.memory.peak, gpu);
-                    (place, Trial { gpu: i, setup: *setup, fits, key })
-                },
-            )
+                    let watts = match question.rank {
+                        RankBy::Energy => Power::of(iteration, &p, g).watts,
+                        RankBy::Time | RankBy::Cost => 1.0,
+                    };
+                    Trial { gpu, place, key: per_sample * watts }
+                })
         })
         .collect();
-    let mut best: Vec<Option<(usize, &Trial)>> = vec![None; question.gpus.len()];
-    for (place, trial) in &trials {
-        let better = |old: &Trial| {
-            // What fits wins; then the better key; where nothing fits, the smaller batch.
-            let size = if trial.fits { 0 } else { trial.setup.batch };
-            let old_size = if old.fits { 0 } else { old.setup.batch };
-            (old.fits, size).cmp(&(trial.fits, old_size)).then(trial.key.total_cmp(&old.key)).is_lt()
-        };
-        if best[trial.gpu].is_none_or(|(_, old)| better(old)) {
-            best[trial.gpu] = Some((*place, trial));
-        }
-    }
-    // A GPU that has none of the formats takes the first, as its wider stand-in.
-    best.iter().map(|b| b.map_or(0, |(place, _)| place)).collect()
+    (0..question.gpus.len())
+        .map(|gpu| {
+            let best = trials.iter().filter(|t| t.gpu == gpu).min_by(|a, b| a.key.total_cmp(&b.key));
+            best.map_or_else(|| smallest(&question.gpus[gpu], lowered), |t| t.place)
+        })
+        .collect()
+}
+
+/// The setup that needs least memory; a GPU that has none of the formats takes any, as its wider stand-in.
+fn smallest(gpu: &Gpu, lowered: &[(Setup, Iteration)]) -> usize {
+    lowered
+        .iter()
+        .enumerate()
+        .min_by(|(_, a), (_, b)| {
+            let key = |(s, i): &(Setup, Iteration)| (!native(gpu, s.precision), i.memory.peak.0);
+            let ((lacks_a, a), (lacks_b, b)) = (key(a), key(b));
+            lacks_a.cmp(&lacks_b).then(a.total_cmp(&b))
+        })
+        .map_or(0, |(place, _)| place)
 }
 
 fn row(
