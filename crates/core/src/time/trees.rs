@@ -16,12 +16,17 @@ pub type Features = [f32; MAX_FEATURES];
 const LEAF_UNIT: f32 = 1.0 / 16384.0;
 
 /// Trees that are walked side by side.
-const LANES: usize = 16;
+const LANES: usize = 4;
 
 /// The child of node `i` that `x` goes to.
 #[inline]
 fn step((feature, threshold): (u16, f32), i: usize, x: &Features) -> usize {
     2 * i + 1 + usize::from(x[usize::from(feature) % MAX_FEATURES] > threshold)
+}
+
+/// The place that a walk through one tree ends at.
+fn walk(nodes: &[(u16, f32)], depth: usize, x: &Features) -> usize {
+    (0..depth).fold(0, |i, _| step(nodes[i], i, x))
 }
 
 /// A set of complete trees whose leaf values are added.
@@ -82,36 +87,45 @@ impl Forest {
     }
 
     /// The sum over all trees, clipped to the range seen in training.
+    pub fn predict(&self, x: &Features) -> f32 {
+        let sum = match self.depth {
+            0 => 0,
+            4 => self.sum::<4, 15, 16>(x),
+            5 => self.sum::<5, 31, 32>(x),
+            6 => self.sum::<6, 63, 64>(x),
+            7 => self.sum::<7, 127, 128>(x),
+            depth => {
+                let inner = (1usize << depth) - 1;
+                let trees = self.nodes.chunks_exact(inner).zip(self.leaves.chunks_exact(inner + 1));
+                trees.map(|(nodes, leaves)| i32::from(leaves[walk(nodes, depth, x) - inner])).sum()
+            }
+        };
+        (self.base + sum as f32 * LEAF_UNIT).clamp(self.low, self.high)
+    }
+
+    /// The sum of the leaves that `x` reaches, for trees of a known depth.
     ///
     /// Each step of a walk waits for the one before; [`LANES`] trees are walked side by side to fill the wait.
-    pub fn predict(&self, x: &Features) -> f32 {
-        if self.depth == 0 {
-            return self.base.clamp(self.low, self.high);
-        }
-        let inner = (1usize << self.depth) - 1;
+    fn sum<const DEPTH: usize, const INNER: usize, const OUTER: usize>(&self, x: &Features) -> i32 {
+        let (nodes, leaves) = (self.nodes.as_chunks::<INNER>().0, self.leaves.as_chunks::<OUTER>().0);
+        let (nodes, last_nodes) = nodes.as_chunks::<LANES>();
+        let (leaves, last_leaves) = leaves.as_chunks::<LANES>();
         let mut sum = 0i32;
-        let mut nodes = self.nodes.chunks_exact(inner * LANES);
-        let mut leaves = self.leaves.chunks_exact((inner + 1) * LANES);
-        for (nodes, leaves) in nodes.by_ref().zip(leaves.by_ref()) {
+        for (nodes, leaves) in nodes.iter().zip(leaves) {
             let mut at = [0usize; LANES];
-            for _ in 0..self.depth {
-                for (lane, i) in at.iter_mut().enumerate() {
-                    *i = step(nodes[lane * inner + *i], *i, x);
+            for _ in 0..DEPTH {
+                for (i, nodes) in at.iter_mut().zip(nodes) {
+                    *i = step(nodes[*i], *i, x);
                 }
             }
-            for (lane, i) in at.into_iter().enumerate() {
-                sum += i32::from(leaves[lane * (inner + 1) + i - inner]);
+            for (i, leaves) in at.iter().zip(leaves) {
+                sum += i32::from(leaves[i - INNER]);
             }
         }
-        let rest = nodes.remainder().chunks_exact(inner).zip(leaves.remainder().chunks_exact(inner + 1));
-        for (nodes, leaves) in rest {
-            let mut i = 0usize;
-            for _ in 0..self.depth {
-                i = step(nodes[i], i, x);
-            }
-            sum += i32::from(leaves[i - inner]);
+        for (nodes, leaves) in last_nodes.iter().zip(last_leaves) {
+            sum += i32::from(leaves[walk(nodes, DEPTH, x) - INNER]);
         }
-        (self.base + sum as f32 * LEAF_UNIT).clamp(self.low, self.high)
+        sum
     }
 
     /// Bytes for a file: header, nodes, leaves, all little-endian.
@@ -176,5 +190,29 @@ mod tests {
         let (back, rest) = Forest::from_bytes(&bytes).unwrap();
         assert_eq!((back, rest.len()), (f, 0));
         assert!(Forest::from_bytes(&bytes[..bytes.len() - 1]).is_none());
+    }
+
+    #[test]
+    fn trees_side_by_side_give_the_sum_of_trees_alone() {
+        // Nine trees of depth 4: two groups of four lanes and one left over.
+        let tree = |t: u16| -> (Vec<(u16, f32)>, Vec<f32>) {
+            let nodes = (0..15).map(|i| ((t + i) % 5, f32::from((t * 7 + i * 3) % 11) - 5.0)).collect();
+            let leaves = (0..16).map(|i| (f32::from((t * 5 + i * 13) % 31) - 15.0) / 1024.0).collect();
+            (nodes, leaves)
+        };
+        let mut all = Forest::new(4, 0.0, -9.0, 9.0);
+        let mut x = [0.0; MAX_FEATURES];
+        for (i, v) in [2.0, -3.0, 0.5, 4.0, -1.0].into_iter().enumerate() {
+            x[i] = v;
+        }
+        let mut sum = 0.0;
+        for t in 0..9 {
+            let (nodes, leaves) = tree(t);
+            all.push(&nodes, &leaves);
+            let mut one = Forest::new(4, 0.0, -9.0, 9.0);
+            one.push(&nodes, &leaves);
+            sum += one.predict(&x);
+        }
+        assert_eq!(all.predict(&x), sum);
     }
 }

@@ -2,15 +2,16 @@
 
 use super::args::{Question, Source};
 use super::row::Row;
-use preflop_core::Gpu;
 use preflop_core::cost::fit::{self, Setup};
 use preflop_core::cost::{Power, RankBy, energy};
 use preflop_core::dtype::Dtype;
-use preflop_core::model::{Iteration, ModelError, Precision, zoo};
+use preflop_core::model::{Iteration, ModelError, Precision, Step, zoo};
 use preflop_core::time::{IterationPrediction, TimeModel};
 use preflop_core::units::Bytes;
+use preflop_core::{Gpu, OpCall};
 use rayon::prelude::*;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// One way to run on one GPU, and how good it is: lower is better.
 struct Trial {
@@ -67,19 +68,19 @@ fn best_setups(question: &Question, model: &TimeModel, lowered: &[(Setup, Iterat
         .par_iter()
         .enumerate()
         .flat_map_iter(|(place, (setup, iteration))| {
+            let iteration = merged(iteration);
+            let peak = iteration.memory.peak;
             question
                 .gpus
                 .iter()
                 .enumerate()
-                .filter(|(_, gpu)| {
-                    native(gpu, setup.precision) && question.reserve.fits(iteration.memory.peak, gpu)
-                })
+                .filter(move |(_, gpu)| native(gpu, setup.precision) && question.reserve.fits(peak, gpu))
                 .map(move |(gpu, g)| {
-                    let p = model.predict_iteration(iteration, g);
+                    let p = model.predict_iteration(&iteration, g);
                     let per_sample = p.time.0 / iteration.samples as f64;
                     // On one GPU the cost follows the time.
                     let watts = match question.rank {
-                        RankBy::Energy => Power::of(iteration, &p, g).watts,
+                        RankBy::Energy => Power::of(&iteration, &p, g).watts,
                         RankBy::Time | RankBy::Cost => 1.0,
                     };
                     Trial { gpu, place, key: per_sample * watts }
@@ -92,6 +93,22 @@ fn best_setups(question: &Question, model: &TimeModel, lowered: &[(Setup, Iterat
             best.map_or_else(|| smallest(&question.gpus[gpu], lowered), |t| t.place)
         })
         .collect()
+}
+
+/// The same operators with equal calls counted together: the same time, for less work.
+fn merged(iteration: &Iteration) -> Iteration {
+    let mut places: HashMap<&OpCall, usize> = HashMap::new();
+    let mut steps: Vec<Step> = Vec::new();
+    for step in &iteration.steps {
+        match places.entry(&step.call) {
+            Entry::Occupied(place) => steps[*place.get()].count += step.count,
+            Entry::Vacant(place) => {
+                place.insert(steps.len());
+                steps.push(Step { name: String::new(), ..step.clone() });
+            }
+        }
+    }
+    Iteration { steps, ..*iteration }
 }
 
 /// The setup that needs least memory; a GPU that has none of the formats takes any, as its wider stand-in.
