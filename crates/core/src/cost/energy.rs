@@ -13,7 +13,9 @@
 
 use crate::gpu::Gpu;
 use crate::model::Iteration;
-use crate::time::IterationPrediction;
+use crate::ops::OpCall;
+use crate::time::{IterationPrediction, OpPrediction};
+use crate::units::Seconds;
 use serde::Serialize;
 
 /// Share of the range from idle to the limit that a resident kernel draws without using any resource fully.
@@ -49,12 +51,14 @@ impl Power {
     pub fn of(iteration: &Iteration, p: &IterationPrediction, gpu: &Gpu) -> Self {
         let mut active = 0.0;
         for s in &p.steps {
-            let peak = gpu.peak(iteration.steps[s.step].call.dtype);
-            let t = s.one.time.0;
-            let used = (s.one.flops / peak).max(s.one.dram / gpu.dram).0.min(t);
-            active += used * s.count;
+            active += Self::used(&iteration.steps[s.step].call, &s.one, gpu).0 * s.count;
         }
         Self::from_shares(active / p.time.0, p.gpu_wall / p.time, gpu)
+    }
+
+    /// Time that one call would take at the full rate of the resource it uses most; at most its own time.
+    pub fn used(call: &OpCall, p: &OpPrediction, gpu: &Gpu) -> Seconds {
+        (p.flops / gpu.peak(call.dtype)).max(p.dram / gpu.dram).min(p.time)
     }
 
     /// The formula, from `activity` and `busy`.

@@ -2,6 +2,7 @@
 
 mod args;
 mod row;
+mod search;
 mod show;
 mod sweep;
 

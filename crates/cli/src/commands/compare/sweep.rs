@@ -2,23 +2,15 @@
 
 use super::args::{Question, Source};
 use super::row::Row;
+use super::search::{self, native};
+use preflop_core::Gpu;
 use preflop_core::cost::fit::{self, Setup};
-use preflop_core::cost::{Power, RankBy, energy};
-use preflop_core::dtype::Dtype;
-use preflop_core::model::{Iteration, ModelError, Precision, Step, zoo};
+use preflop_core::cost::{Power, energy};
+use preflop_core::model::{Iteration, ModelError, Precision, zoo};
 use preflop_core::time::{IterationPrediction, TimeModel};
 use preflop_core::units::Bytes;
-use preflop_core::{Gpu, OpCall};
 use rayon::prelude::*;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-
-/// One way to run on one GPU, and how good it is: lower is better.
-struct Trial {
-    gpu: usize,
-    place: usize,
-    key: f64,
-}
 
 /// One row per GPU: its best setup, or the smallest where none fits.
 pub fn rows(question: &Question, model: &TimeModel, scale: f64) -> anyhow::Result<Vec<Row>> {
@@ -33,7 +25,8 @@ pub fn rows(question: &Question, model: &TimeModel, scale: f64) -> anyhow::Resul
         })
         .collect::<Result<_, ModelError>>()?;
     let lowered: Vec<(Setup, Iteration)> = lowered.into_iter().flatten().collect();
-    let best = if several { best_setups(question, model, &lowered) } else { vec![0; question.gpus.len()] };
+    let best =
+        if several { search::best_setups(question, model, &lowered) } else { vec![0; question.gpus.len()] };
     let mut rows: Vec<Row> = question
         .gpus
         .par_iter()
@@ -47,81 +40,6 @@ pub fn rows(question: &Question, model: &TimeModel, scale: f64) -> anyhow::Resul
     largest_batches(question, &mut rows, &best, &lowered)?;
     advise(question, model, &mut rows)?;
     Ok(rows)
-}
-
-/// Does the chip have pipes for these formats?
-fn native(gpu: &Gpu, precision: Precision) -> bool {
-    let has = |d: Dtype| gpu.tensor.get(d).is_some() || gpu.plain.get(d).is_some();
-    match precision {
-        Precision::Fp32 => true,
-        Precision::Tf32 => has(Dtype::Tf32),
-        Precision::Amp | Precision::Bf16 => has(Dtype::Bf16),
-        Precision::Fp16 => has(Dtype::Fp16),
-        Precision::Fp8 => has(Dtype::Fp8),
-    }
-}
-
-/// For each GPU, the place of the setup that is best by the order asked for among those that fit; where none
-/// does, the smallest batch.
-fn best_setups(question: &Question, model: &TimeModel, lowered: &[(Setup, Iteration)]) -> Vec<usize> {
-    let trials: Vec<Trial> = lowered
-        .par_iter()
-        .enumerate()
-        .flat_map_iter(|(place, (setup, iteration))| {
-            let iteration = merged(iteration);
-            let peak = iteration.memory.peak;
-            question
-                .gpus
-                .iter()
-                .enumerate()
-                .filter(move |(_, gpu)| native(gpu, setup.precision) && question.reserve.fits(peak, gpu))
-                .map(move |(gpu, g)| {
-                    let p = model.predict_iteration(&iteration, g);
-                    let per_sample = p.time.0 / iteration.samples as f64;
-                    // On one GPU the cost follows the time.
-                    let watts = match question.rank {
-                        RankBy::Energy => Power::of(&iteration, &p, g).watts,
-                        RankBy::Time | RankBy::Cost => 1.0,
-                    };
-                    Trial { gpu, place, key: per_sample * watts }
-                })
-        })
-        .collect();
-    (0..question.gpus.len())
-        .map(|gpu| {
-            let best = trials.iter().filter(|t| t.gpu == gpu).min_by(|a, b| a.key.total_cmp(&b.key));
-            best.map_or_else(|| smallest(&question.gpus[gpu], lowered), |t| t.place)
-        })
-        .collect()
-}
-
-/// The same operators with equal calls counted together: the same time, for less work.
-fn merged(iteration: &Iteration) -> Iteration {
-    let mut places: HashMap<&OpCall, usize> = HashMap::new();
-    let mut steps: Vec<Step> = Vec::new();
-    for step in &iteration.steps {
-        match places.entry(&step.call) {
-            Entry::Occupied(place) => steps[*place.get()].count += step.count,
-            Entry::Vacant(place) => {
-                place.insert(steps.len());
-                steps.push(Step { name: String::new(), ..step.clone() });
-            }
-        }
-    }
-    Iteration { steps, ..*iteration }
-}
-
-/// The setup that needs least memory; a GPU that has none of the formats takes any, as its wider stand-in.
-fn smallest(gpu: &Gpu, lowered: &[(Setup, Iteration)]) -> usize {
-    lowered
-        .iter()
-        .enumerate()
-        .min_by(|(_, a), (_, b)| {
-            let key = |(s, i): &(Setup, Iteration)| (!native(gpu, s.precision), i.memory.peak.0);
-            let ((lacks_a, a), (lacks_b, b)) = (key(a), key(b));
-            lacks_a.cmp(&lacks_b).then(a.total_cmp(&b))
-        })
-        .map_or(0, |(place, _)| place)
 }
 
 fn row(
