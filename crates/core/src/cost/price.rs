@@ -135,7 +135,8 @@ impl Catalogue {
             found.retain(|(_, o)| o.host_included);
         }
         found.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let place = if pricing == Pricing::Cheapest { 0 } else { found.len().saturating_sub(1) / 2 };
+        // Of an even number the upper middle: rather too dear than too cheap.
+        let place = if pricing == Pricing::Cheapest { 0 } else { found.len() / 2 };
         found.get(place).map(|(usd, o)| Quote {
             usd_per_hour: *usd,
             date: o.date,
@@ -179,7 +180,7 @@ mod tests {
             (3.0, "2026-08-03", "gamma c1")
         );
         assert_eq!(c.quote("h200", Pricing::Cheapest).unwrap().usd_per_hour, 2.0);
-        assert_eq!(c.quote("h200", Pricing::Spot).unwrap().usd_per_hour, 0.5);
+        assert_eq!(c.quote("h200", Pricing::Spot).unwrap().usd_per_hour, 1.0);
         // Only a price without its host exists: better than none, and said.
         assert!(!c.quote("p4", Pricing::OnDemand).unwrap().host_included);
         assert_eq!(c.quote("p4", Pricing::Spot), None);
