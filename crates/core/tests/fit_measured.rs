@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout)]
 
 use preflop_core::cost::Reserve;
+use preflop_core::cost::fit::prudent_peak;
 use preflop_core::model::{LowerOptions, Mode, Precision, lower, zoo};
 use preflop_core::units::Bytes;
 
@@ -10,7 +11,7 @@ const MEASURED: [&str; 2] = [
     include_str!("../../../data/measured/h200/e2e_extra.csv"),
 ];
 
-/// Every measured iteration of a zoo model: name, measured and predicted peak in MiB.
+/// Every measured iteration of a zoo model: name, measured and prudent peak in MiB.
 fn runs() -> Vec<(String, f64, f64)> {
     let mut out = Vec::new();
     for text in MEASURED {
@@ -26,30 +27,36 @@ fn runs() -> Vec<(String, f64, f64)> {
             let graph = zoo::build(at("model"), at("batch").parse().ok(), (seq > 0).then_some(seq)).unwrap();
             let iteration = lower(&graph, &LowerOptions { mode, precision, optimizer: None }).unwrap();
             let name = format!("{} {} {} {}", at("model"), at("batch"), at("precision"), at("mode"));
-            out.push((name, at("peak_mem_mib").parse().unwrap(), iteration.memory.peak.mib()));
+            out.push((name, at("peak_mem_mib").parse().unwrap(), prudent_peak(&iteration).mib()));
         }
     }
     out
 }
 
 #[test]
-fn the_reserve_covers_the_measured_peaks() {
+fn the_reserve_covers_every_measured_peak() {
     let runs = runs();
     assert!(runs.len() >= 60, "{}", runs.len());
     let reserve = Reserve::default();
-    let mut short = 0;
-    for (name, measured, predicted) in &runs {
-        let needed = reserve.needed(Bytes::from_mib(*predicted)).mib();
-        if measured / predicted > 1.05 {
-            println!(
-                "{name}: measured {measured:.0} predicted {predicted:.0} ({:.3}), needed {needed:.0} MiB",
-                measured / predicted
-            );
+    let mut lacking = Vec::new();
+    let mut tightest = (f64::INFINITY, "");
+    for (name, measured, prudent) in &runs {
+        // The context is the driver's: it does not count among what PyTorch allocates.
+        let allowed = (reserve.needed(Bytes::from_mib(*prudent)) - reserve.context).mib();
+        if allowed < *measured {
+            lacking.push(format!("{name}: {measured} MiB measured, {allowed:.0} MiB allowed"));
         }
-        short += usize::from(measured / predicted > 1.0 + reserve.share);
-        assert!(needed >= *measured, "{name}: {measured} MiB measured, {needed} MiB said to be needed");
+        if allowed / measured < tightest.0 {
+            tightest = (allowed / measured, name);
+        }
     }
-    println!("{short} of {} runs need more than the share of the reserve", runs.len());
-    // The share alone covers nineteen of twenty.
-    assert!(20 * short <= runs.len(), "{short} of {}", runs.len());
+    let mean = runs.iter().map(|(_, m, p)| p / m - 1.0).sum::<f64>() / runs.len() as f64;
+    println!(
+        "{} runs; tightest {} at {:.3}; prudent peaks {:+.1} % on average",
+        runs.len(),
+        tightest.1,
+        tightest.0,
+        100.0 * mean
+    );
+    assert!(lacking.is_empty(), "{lacking:#?}");
 }

@@ -5,7 +5,7 @@
 //! inefficiency, NVIDIA against AMD. All runs share one host, as there. Where the poster counts stalls of warps, this
 //! counts the GPU's time by the resource that binds each operator.
 
-use super::fit::Reserve;
+use super::fit::{Reserve, prudent_peak};
 use super::price::{Catalogue, Pricing};
 use crate::dtype::Dtype;
 use crate::gpu::{Gpu, GpuError, Vendor, catalog};
@@ -194,7 +194,7 @@ fn cell(
         samples_per_s,
         iteration_ms: p.time.ms(),
         memory_mib: iteration.memory.peak.mib(),
-        fits: Reserve::default().fits(iteration.memory.peak, gpu),
+        fits: Reserve::default().fits(prudent_peak(iteration), gpu),
         gpu_utilisation: (p.gpu_wall / p.time).min(1.0),
         cpu_utilisation: (p.host / p.time).min(1.0),
         arithmetic_efficiency: useful_at_peak / p.time.0,

@@ -4,12 +4,12 @@
 //! each distinct call is predicted once per GPU and the runs are summed up from that.
 
 use super::args::Question;
-use preflop_core::cost::fit::Setup;
+use preflop_core::cost::fit::{Setup, prudent_peak};
 use preflop_core::cost::{Power, RankBy};
 use preflop_core::dtype::Dtype;
 use preflop_core::model::{Iteration, Precision};
 use preflop_core::time::TimeModel;
-use preflop_core::units::Seconds;
+use preflop_core::units::{Bytes, Seconds};
 use preflop_core::{Gpu, OpCall};
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -92,15 +92,15 @@ fn trials(
     places: &[usize],
 ) -> Vec<Trial> {
     let runs: Vec<&Iteration> = places.iter().map(|p| &lowered[*p].1).collect();
+    let peaks: Vec<Bytes> = runs.iter().map(|i| prudent_peak(i)).collect();
     let possible: Vec<Vec<bool>> = question
         .gpus
         .iter()
         .map(|gpu| {
-            let fits = |p: &usize| {
-                let (setup, iteration) = &lowered[*p];
-                native(gpu, setup.precision) && question.reserve.fits(iteration.memory.peak, gpu)
+            let fits = |(place, peak): (&usize, &Bytes)| {
+                native(gpu, lowered[*place].0.precision) && question.reserve.fits(*peak, gpu)
             };
-            places.iter().map(fits).collect()
+            places.iter().zip(&peaks).map(fits).collect()
         })
         .collect();
     let mut sums = vec![vec![Sums::default(); runs.len()]; question.gpus.len()];

@@ -173,7 +173,7 @@ fn legend(question: &Question) -> String {
         format!(" Times scaled to the measured {} on {gpu}.", output::time(*t))
     });
     format!(
-        "usd: {}; usd/M: per million samples; J: joules per sample, an estimate from utilisation; front: nothing else is both as fast and as cheap. fits: peak plus {:.0} % plus {:.0} MiB.{measured}",
+        "usd: {}; usd/M: per million samples; J: joules per sample, an estimate from utilisation; front: nothing else is both as fast and as cheap. fits: peak and fp32 convolution workspace plus {:.0} % plus {:.0} MiB.{measured}",
         price_kind(question.pricing),
         100.0 * r.share,
         r.context.mib()

@@ -54,7 +54,7 @@ fn row(
     let power = Power::of(iteration, p, gpu);
     let joules = power.per_sample(samples_per_s);
     let quote = question.prices.quote(&gpu.name, question.pricing);
-    let peak = iteration.memory.peak;
+    let prudent = fit::prudent_peak(iteration);
     let per_million = |usd_per_hour: f64| usd_per_hour / 3600.0 / samples_per_s * 1e6;
     Row {
         gpu: gpu.name.clone(),
@@ -64,10 +64,10 @@ fn row(
         low_ms: p.low.ms() * scale,
         high_ms: p.high.ms() * scale,
         samples_per_s,
-        memory_mib: peak.mib(),
-        needed_mib: question.reserve.needed(peak).mib(),
+        memory_mib: iteration.memory.peak.mib(),
+        needed_mib: question.reserve.needed(prudent).mib(),
         gpu_memory_mib: gpu.memory.mib(),
-        fits: question.reserve.fits(peak, gpu),
+        fits: question.reserve.fits(prudent, gpu),
         largest_batch: None,
         usd_per_hour: quote.as_ref().map(|q| q.usd_per_hour),
         price_date: quote.as_ref().map(|q| q.date),
@@ -105,7 +105,7 @@ fn largest_batches(
     if matches!(question.model, Source::Captured(_)) {
         return Ok(());
     }
-    let mut peaks: HashMap<Setup, Bytes> = lowered.iter().map(|(s, i)| (*s, i.memory.peak)).collect();
+    let mut peaks: HashMap<Setup, Bytes> = lowered.iter().map(|(s, i)| (*s, fit::prudent_peak(i))).collect();
     for ((row, gpu), place) in rows.iter_mut().zip(&question.gpus).zip(best) {
         let setup = lowered[*place].0;
         row.largest_batch = Some(largest(question, gpu, &setup, &mut peaks)?);
@@ -127,7 +127,7 @@ fn largest(
         let peak = match question.lower(&setup) {
             // Beyond the model's own limit nothing fits.
             Err(ModelError::Size { .. }) if batch > 1 => Bytes(f64::INFINITY),
-            other => other?.memory.peak,
+            other => fit::prudent_peak(&other?),
         };
         peaks.insert(setup, peak);
         Ok(peak)
