@@ -42,6 +42,9 @@ enum Command {
     Explain(commands::explain::ExplainArgs),
     Diff(commands::diff::DiffArgs),
     Redact(commands::redact::RedactArgs),
+    Compare(commands::compare::CompareArgs),
+    Prices(commands::prices::PricesArgs),
+    Study(commands::study::StudyArgs),
     Completions(commands::completions::CompletionsArgs),
 }
 
@@ -60,6 +63,9 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Explain(args) => commands::explain::run(&args, &output),
         Command::Diff(args) => commands::diff::run(&args, &output),
         Command::Redact(args) => commands::redact::run(&args, &output),
+        Command::Compare(args) => commands::compare::run(&args, &output),
+        Command::Prices(args) => commands::prices::run(&args, &output),
+        Command::Study(args) => commands::study::run(&args, &output),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
     }
 }

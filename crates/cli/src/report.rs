@@ -3,6 +3,7 @@
 use crate::output::{self, Align, Output};
 use crate::shape;
 use comfy_table::{Cell, Color};
+use preflop_core::cost::{Reserve, fit};
 use preflop_core::model::{Iteration, MemoryUse, Phase, Step};
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
 use preflop_core::units::{Bytes, Flops, Seconds};
@@ -117,7 +118,7 @@ impl<'a> Report<'a> {
             gpu_busy_ms: p.gpu_busy.ms(),
             host_ms: p.host.ms(),
             memory_mib: m.peak.mib(),
-            fits: m.peak <= gpu.memory,
+            fits: Reserve::default().fits(fit::prudent_peak(iteration), gpu),
             samples_per_s: iteration.samples as f64 / p.time.0,
             flops: p.flops.0,
             dram_bytes: p.dram.0,

@@ -2,13 +2,17 @@
 //!
 //! Architecture invariant: this crate writes no files; callers decide where a chart goes.
 
+mod bars;
 mod designs;
 mod lines;
 mod parity;
+mod plane;
 
+pub use bars::Bars;
 pub use designs::{DesignBar, DesignPoint, RESOURCES, pareto, speedups};
 pub use lines::{Line, LineChart};
 pub use parity::parity;
+pub use plane::{Plane, PlanePoint};
 
 use kuva::backend::raster::RasterBackend;
 use kuva::backend::svg::SvgBackend;

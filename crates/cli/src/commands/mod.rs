@@ -1,5 +1,6 @@
 //! One file per command: its arguments with their help, and what it does.
 
+pub mod compare;
 pub mod completions;
 pub mod delta;
 pub mod diff;
@@ -12,7 +13,9 @@ pub mod ops;
 pub mod predict;
 mod profile;
 pub mod redact;
+pub mod prices;
 pub mod sensitivity;
+pub mod study;
 mod tabular;
 pub mod transfer;
 pub mod validate;

@@ -1,0 +1,160 @@
+//! Computes the rows: each way to run is lowered once, and predicted on every GPU.
+
+use super::args::{Question, Source};
+use super::row::Row;
+use super::search::{self, native};
+use preflop_core::Gpu;
+use preflop_core::cost::fit::{self, Setup};
+use preflop_core::cost::{Power, energy};
+use preflop_core::model::{Iteration, ModelError, Precision, zoo};
+use preflop_core::time::{IterationPrediction, TimeModel};
+use preflop_core::units::Bytes;
+use rayon::prelude::*;
+use std::collections::HashMap;
+
+/// One row per GPU: its best setup, or the smallest where none fits.
+pub fn rows(question: &Question, model: &TimeModel, scale: f64) -> anyhow::Result<Vec<Row>> {
+    let several = question.setups.len() > 1;
+    let lowered: Vec<Option<(Setup, Iteration)>> = question
+        .setups
+        .par_iter()
+        .map(|setup| match question.lower(setup) {
+            // Of many batch sizes, those above the model's own limit are left out.
+            Err(ModelError::Size { .. }) if several => Ok(None),
+            other => Ok(Some((*setup, other?))),
+        })
+        .collect::<Result<_, ModelError>>()?;
+    let lowered: Vec<(Setup, Iteration)> = lowered.into_iter().flatten().collect();
+    let best =
+        if several { search::best_setups(question, model, &lowered) } else { vec![0; question.gpus.len()] };
+    let mut rows: Vec<Row> = question
+        .gpus
+        .par_iter()
+        .zip(&best)
+        .map(|(gpu, place)| {
+            let (setup, iteration) = &lowered[*place];
+            let prediction = model.predict_iteration(iteration, gpu);
+            row(question, gpu, setup, iteration, &prediction, scale)
+        })
+        .collect();
+    largest_batches(question, &mut rows, &best, &lowered)?;
+    advise(question, model, &mut rows)?;
+    Ok(rows)
+}
+
+fn row(
+    question: &Question,
+    gpu: &Gpu,
+    setup: &Setup,
+    iteration: &Iteration,
+    p: &IterationPrediction,
+    scale: f64,
+) -> Row {
+    let samples_per_s = iteration.samples as f64 / (p.time.0 * scale);
+    let power = Power::of(iteration, p, gpu);
+    let joules = power.per_sample(samples_per_s);
+    let quote = question.prices.quote(&gpu.name, question.pricing);
+    let prudent = fit::prudent_peak(iteration);
+    let per_million = |usd_per_hour: f64| usd_per_hour / 3600.0 / samples_per_s * 1e6;
+    Row {
+        gpu: gpu.name.clone(),
+        batch: setup.batch,
+        precision: setup.precision.name(),
+        iteration_ms: p.time.ms() * scale,
+        low_ms: p.low.ms() * scale,
+        high_ms: p.high.ms() * scale,
+        samples_per_s,
+        memory_mib: iteration.memory.peak.mib(),
+        needed_mib: question.reserve.needed(prudent).mib(),
+        gpu_memory_mib: gpu.memory.mib(),
+        fits: question.reserve.fits(prudent, gpu),
+        largest_batch: None,
+        usd_per_hour: quote.as_ref().map(|q| q.usd_per_hour),
+        price_date: quote.as_ref().map(|q| q.date),
+        price_includes_host: quote.as_ref().map(|q| q.host_included),
+        usd_per_million_samples: quote.as_ref().map(|q| per_million(q.usd_per_hour)),
+        price_source: quote.map(|q| q.source),
+        watts: power.watts,
+        joules_per_sample: joules.joules,
+        joules_low: joules.low_joules,
+        joules_high: joules.high_joules,
+        grams_co2_per_million_samples: question
+            .grams_per_kwh
+            .map(|g| joules.joules * 1e6 / energy::JOULES_PER_KWH * g),
+        gpu_busy_ms: p.gpu_busy.ms() * scale,
+        host_ms: p.host.ms() * scale,
+        bound: p.bound,
+        pareto: false,
+        speed_over_baseline: None,
+        run_hours: None,
+        run_usd: None,
+        usd_per_epoch: None,
+        keeps_limits: None,
+        chosen: false,
+        changes: Vec::new(),
+    }
+}
+
+/// The largest batch that fits on each GPU; peaks are shared between the searches.
+fn largest_batches(
+    question: &Question,
+    rows: &mut [Row],
+    best: &[usize],
+    lowered: &[(Setup, Iteration)],
+) -> Result<(), ModelError> {
+    if matches!(question.model, Source::Captured(_)) {
+        return Ok(());
+    }
+    let mut peaks: HashMap<Setup, Bytes> = lowered.iter().map(|(s, i)| (*s, fit::prudent_peak(i))).collect();
+    for ((row, gpu), place) in rows.iter_mut().zip(&question.gpus).zip(best) {
+        let setup = lowered[*place].0;
+        row.largest_batch = Some(largest(question, gpu, &setup, &mut peaks)?);
+    }
+    Ok(())
+}
+
+fn largest(
+    question: &Question,
+    gpu: &Gpu,
+    setup: &Setup,
+    peaks: &mut HashMap<Setup, Bytes>,
+) -> Result<u64, ModelError> {
+    fit::largest_batch(gpu, &question.reserve, zoo::MAX_BATCH, |batch| {
+        let setup = Setup { batch, ..*setup };
+        if let Some(peak) = peaks.get(&setup) {
+            return Ok(*peak);
+        }
+        let peak = match question.lower(&setup) {
+            // Beyond the model's own limit nothing fits.
+            Err(ModelError::Size { .. }) if batch > 1 => Bytes(f64::INFINITY),
+            other => fit::prudent_peak(&other?),
+        };
+        peaks.insert(setup, peak);
+        Ok(peak)
+    })
+}
+
+/// What would make each run fit that does not.
+fn advise(question: &Question, model: &TimeModel, rows: &mut [Row]) -> Result<(), ModelError> {
+    let mut iterations: HashMap<Setup, Iteration> = HashMap::new();
+    let host = model.host_model();
+    for (row, gpu) in rows.iter_mut().zip(&question.gpus).filter(|(row, _)| !row.fits) {
+        let precision = Precision::ALL.into_iter().find(|p| p.name() == row.precision);
+        let optimizer = question.setups.first().and_then(|s| s.optimizer);
+        let Some(precision) = precision else { continue };
+        let asked = Setup { batch: row.batch, precision, optimizer };
+        let run = |setup: &Setup| {
+            if setup.precision != asked.precision && !native(gpu, setup.precision) {
+                return None;
+            }
+            if !iterations.contains_key(setup) {
+                iterations.insert(*setup, question.lower(setup).ok()?);
+            }
+            let iteration = iterations.get(setup)?;
+            Some((iteration.clone(), model.predict_iteration(iteration, gpu)))
+        };
+        row.changes =
+            fit::changes(&asked, gpu, &question.reserve, &host, run, row.largest_batch.unwrap_or(0));
+    }
+    Ok(())
+}

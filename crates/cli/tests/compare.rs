@@ -1,0 +1,167 @@
+//! Runs `compare`, `prices` and `study` as users do.
+
+use std::process::{Command, Output, Stdio};
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_preflop")).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn json(args: &[&str]) -> serde_json::Value {
+    let output = run(args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// One error line (and perhaps a hint) that holds these words, nothing on stdout, exit status 2.
+#[track_caller]
+fn refuses(args: &[&str], words: &[&str]) {
+    let output = run(args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(output.stdout.is_empty());
+    assert_eq!(stderr.lines().filter(|l| l.starts_with("error: ")).count(), 1, "{stderr}");
+    assert!(stderr.lines().all(|l| l.starts_with("error: ") || l.starts_with("hint: ")), "{stderr}");
+    for word in words {
+        assert!(stderr.contains(word), "`{word}` is not in: {stderr}");
+    }
+}
+
+const RUN: [&str; 4] = ["--epochs", "90", "--dataset-size", "1281167"];
+
+fn with<'a>(start: &[&'a str], rest: &[&'a str]) -> Vec<&'a str> {
+    [start, rest].concat()
+}
+
+#[test]
+fn json_keeps_its_names_and_every_price_is_dated() {
+    let rows = json(&["compare", "resnet50", "--gpus", "all", "--json"]);
+    let rows = rows.as_array().unwrap();
+    assert!(rows.len() > 35);
+    for row in rows {
+        for name in [
+            "gpu",
+            "iteration_ms",
+            "samples_per_s",
+            "memory_mib",
+            "fits",
+            "usd_per_hour",
+            "price_date",
+            "usd_per_million_samples",
+            "joules_per_sample",
+        ] {
+            assert!(row.get(name).is_some(), "{name} in {row}");
+        }
+        assert_eq!(row["usd_per_hour"].is_null(), row["price_date"].is_null(), "{row}");
+        // Never "fits" beyond the card's memory.
+        assert!(
+            !row["fits"].as_bool().unwrap() || row["needed_mib"].as_f64() <= row["gpu_memory_mib"].as_f64()
+        );
+    }
+    let times: Vec<f64> = rows.iter().map(|r| r["iteration_ms"].as_f64().unwrap()).collect();
+    assert!(times.windows(2).all(|w| w[0] <= w[1]), "ranked by time");
+    assert!(rows.iter().any(|r| r["pareto"] == true));
+}
+
+#[test]
+fn a_users_price_and_measurement_count() {
+    let base = ["compare", "resnet50", "--gpus", "v100,h100", "--json"];
+    let plain = json(&base);
+    let own = json(&with(&base, &["--price", "h100=2.10@2026-10-01", "--measured", "v100=310ms"]));
+    let find = |rows: &serde_json::Value, gpu: &str| {
+        rows.as_array().unwrap().iter().find(|r| r["gpu"].as_str().unwrap().starts_with(gpu)).unwrap().clone()
+    };
+    let h100 = find(&own, "h100");
+    assert_eq!(h100["usd_per_hour"], 2.1);
+    assert_eq!(h100["price_date"], "2026-10-01");
+    let ms = |row: &serde_json::Value| row["iteration_ms"].as_f64().unwrap();
+    assert!((ms(&find(&own, "v100")) - 310.0).abs() < 1e-6);
+    let ratio = ms(&find(&plain, "h100")) / ms(&find(&plain, "v100"));
+    assert!((ms(&h100) - 310.0 * ratio).abs() < 1e-6);
+    assert!((find(&own, "v100")["speed_over_baseline"].as_f64().unwrap() - 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn deadlines_and_budgets_are_answered() {
+    let chosen = |extra: &[&str]| {
+        let args = with(&with(&["compare", "resnet50", "--precision", "amp", "--json"], &RUN), extra);
+        let rows = json(&args);
+        let rows = rows.as_array().unwrap().clone();
+        let best: Vec<_> = rows.iter().filter(|r| r["chosen"] == true).cloned().collect();
+        assert_eq!(best.len(), 1);
+        (rows, best[0].clone())
+    };
+    let (rows, cheapest) = chosen(&["--deadline", "2d"]);
+    assert!(cheapest["run_hours"].as_f64().unwrap() <= 48.0);
+    for r in rows.iter().filter(|r| r["keeps_limits"] == true && !r["run_usd"].is_null()) {
+        assert!(r["run_usd"].as_f64() >= cheapest["run_usd"].as_f64());
+    }
+    let (rows, fastest) = chosen(&["--budget", "100usd"]);
+    assert!(fastest["run_usd"].as_f64().unwrap() <= 100.0);
+    for r in rows.iter().filter(|r| r["keeps_limits"] == true) {
+        assert!(r["run_hours"].as_f64() >= fastest["run_hours"].as_f64());
+    }
+}
+
+#[test]
+fn bad_questions_get_one_line() {
+    refuses(
+        &["compare", "resnet50", "--gpus", "titan-xp", "--rank", "cost"],
+        &["no on-demand price", "`titan-xp`"],
+    );
+    refuses(&["compare", "resnet50", "--budget", "100eur"], &["unknown currency `eur`"]);
+    refuses(&["compare", "resnet50", "--price", "h100=2.10eur"], &["unknown currency `eur`"]);
+    refuses(&["compare", "resnet50", "--price", "h100"], &["--price h100=2.10"]);
+    refuses(&["compare", "resnet50", "--price", "h100=2@soon"], &["not a date"]);
+    refuses(&["compare", "resnet50", "--price", "h1000=2"], &["unknown GPU"]);
+    refuses(&["compare", "resnet50", "--deadline", "2d"], &["--epochs", "--dataset-size"]);
+    refuses(&["compare", "resnet50", "--epochs", "3"], &["--dataset-size"]);
+    refuses(&with(&with(&["compare", "resnet50"], &RUN), &["--deadline", "0h"]), &["above zero"]);
+    refuses(
+        &with(&with(&["compare", "resnet50"], &RUN), &["--budget", "0.01usd"]),
+        &["no GPU does 90 epochs", "cheapest"],
+    );
+    refuses(&["compare", "resnet50", "--measured", "v100=310"], &["a time above zero"]);
+    refuses(&["compare", "resnet50", "--measured", "v100=310ms", "--batch", "auto"], &["--measured"]);
+    refuses(&["compare", "resnet5", "--gpus", "h200"], &["resnet50"]);
+    refuses(&["compare", "resnet50", "--cloud", "nimbus"], &["nimbus", "known:"]);
+    refuses(&["compare", "resnet50", "--prices", "no-such-file.csv"], &["no-such-file.csv"]);
+    refuses(&["prices", "mi100"], &["no price for `mi100`"]);
+    refuses(&["study", "--models", "resnet5"], &["resnet50"]);
+}
+
+#[test]
+fn what_does_not_fit_gets_advice_with_its_effect_on_time() {
+    let rows = json(&["compare", "resnet50", "--gpus", "p4000,h200", "--batch", "256", "--json"]);
+    let row = rows.as_array().unwrap().iter().find(|r| r["gpu"] == "p4000").unwrap().clone();
+    assert_eq!(row["fits"], false);
+    let largest = row["largest_batch"].as_u64().unwrap();
+    assert!((16..256).contains(&largest), "{largest}");
+    let changes = row["changes"].as_array().unwrap();
+    let batch = changes.iter().find(|c| c["change"] == format!("batch {largest}")).unwrap();
+    assert_eq!(batch["fits"], true);
+    assert!(batch["time_ratio"].as_f64().unwrap() > 0.9);
+    let checkpoints = changes.iter().find(|c| c["change"] == "activation checkpointing").unwrap();
+    assert!(checkpoints["time_ratio"].as_f64().unwrap() > 1.1);
+    // One more sample than the largest batch does not fit.
+    let next = (largest + 1).to_string();
+    let rows = json(&["compare", "resnet50", "--gpus", "p4000", "--batch", &next, "--json"]);
+    assert_eq!(rows[0]["fits"], false);
+}
+
+#[test]
+fn files_charts_and_the_study_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (csv, svg) = (path("rows.csv"), path("front.svg"));
+    let output =
+        run(&["compare", "resnet50", "--gpus", "h200,l4,t4", "-o", &csv, "--plot", &svg, "--rank", "cost"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(std::fs::read_to_string(csv).unwrap().starts_with("gpu,batch,precision,iteration_ms"));
+    assert!(std::fs::read_to_string(svg).unwrap().contains("h200"));
+    let study = path("study");
+    let output = run(&["study", "-o", &study]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = std::fs::read_to_string(folder.path().join("study/index.html")).unwrap();
+    assert!(page.matches("<svg").count() >= 7 && page.contains("Gaming GPUs are more cost effective"));
+    assert!(folder.path().join("study/study.json").is_file());
+}
