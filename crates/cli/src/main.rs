@@ -38,6 +38,7 @@ enum Command {
     Explore(commands::explore::ExploreArgs),
     Sensitivity(commands::sensitivity::SensitivityArgs),
     Validate(commands::validate::ValidateArgs),
+    Roofline(commands::roofline::RooflineArgs),
     Completions(commands::completions::CompletionsArgs),
 }
 
@@ -52,6 +53,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Explore(args) => commands::explore::run(&args, &output),
         Command::Sensitivity(args) => commands::sensitivity::run(&args, &output),
         Command::Validate(args) => commands::validate::run(&args, &output),
+        Command::Roofline(args) => commands::roofline::run(&args, &output),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
     }
 }

@@ -5,10 +5,16 @@
 mod designs;
 mod lines;
 mod parity;
+mod roofline;
+mod roofline_classic;
+mod roofline_plane;
 
 pub use designs::{DesignBar, DesignPoint, RESOURCES, pareto, speedups};
 pub use lines::{Line, LineChart};
 pub use parity::parity;
+pub use roofline::{Mark, Series};
+pub use roofline_classic::{NamedRate, RatePoint, RateSeries, RooflineChart};
+pub use roofline_plane::{LaunchBox, PlaneChart, Rug};
 
 use kuva::backend::raster::RasterBackend;
 use kuva::backend::svg::SvgBackend;
