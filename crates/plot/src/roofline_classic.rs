@@ -4,10 +4,11 @@ use crate::roofline::{FLAG, GUIDE_TEXT, extent, si, si_ticks, style};
 use crate::{Chart, PlotError};
 use kuva::plot::scatter::MarkerShape;
 use kuva::plot::{LegendEntry, LegendPosition, LegendShape, LinePlot, ScatterPlot};
-use kuva::render::annotations::TextAnnotation;
-use kuva::render::layout::Layout;
+use kuva::render::color::Color;
+use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
-use kuva::render::render::render_multiple;
+use kuva::render::render::{Primitive, TextAnchor, render_multiple};
+use std::sync::Arc;
 
 /// One piece of work.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,7 +70,7 @@ const BOTTOM: f64 = 54.0;
 /// Room for the names of the roofs.
 const NAMES: f64 = 200.0;
 /// Room for the legend.
-const LEGEND: f64 = 220.0;
+const LEGEND: f64 = 265.0;
 /// Rates so far below the lowest roof are left outside and counted.
 const REACH: f64 = 1e5;
 /// Markers and dashes by level, outermost first.
@@ -99,10 +100,9 @@ impl RooflineChart {
         let (y0, y1) = extent(rates).ok_or(PlotError::Empty)?;
         let (y0, y1) = decades(y0 / 1.5, y1 * 1.5);
         let mut plots = Vec::new();
-        let mut notes = Vec::new();
-        self.draw_roofs((x0, x1), (y0, y1), top, &mut plots, &mut notes);
+        let names = self.draw_roofs((x0, x1), y0, top, &mut plots);
         self.draw_work(y0, &mut plots);
-        let mut layout = Layout::auto_from_plots(&plots)
+        let layout = Layout::auto_from_plots(&plots)
             .with_title(self.title.as_str())
             .with_subtitle(self.subtitle.as_str())
             .with_log_scale()
@@ -112,7 +112,7 @@ impl RooflineChart {
             .with_y_axis_max(y1)
             .with_x_label("arithmetic intensity (FLOP/B)")
             .with_y_label("rate")
-            .with_x_tick_format(si_ticks(""))
+            .with_x_tick_format(TickFormat::Custom(Arc::new(|x| format!("{}", (x * 1e6).round() / 1e6))))
             .with_y_tick_format(si_ticks("FLOP/s"))
             .with_legend_entries(self.legend(y0))
             .with_legend_position(LegendPosition::OutsideRightTop)
@@ -121,38 +121,43 @@ impl RooflineChart {
             .with_force_margins_y(TOP, BOTTOM)
             .with_width(LEFT + WIDTH + NAMES + LEGEND)
             .with_height(TOP + HEIGHT + BOTTOM);
-        for note in notes {
-            layout = layout.with_annotation(note);
+        let mut scene = render_multiple(plots, layout);
+        for (name, rate) in names {
+            // Right of the frame, the middle of the letters on the line.
+            let height = HEIGHT * (1.0 - (rate / y0).log10() / (y1 / y0).log10());
+            scene.add(Primitive::Text {
+                x: LEFT + WIDTH + 6.0,
+                y: TOP + height + 4.0,
+                content: name,
+                size: 11,
+                anchor: TextAnchor::Start,
+                rotate: None,
+                bold: false,
+                color: Some(Color::from(GUIDE_TEXT)),
+            });
         }
-        Ok(Chart { scene: render_multiple(plots, layout) })
+        Ok(Chart { scene })
     }
 
-    fn draw_roofs(
-        &self,
-        x: (f64, f64),
-        y: (f64, f64),
-        top: f64,
-        plots: &mut Vec<Plot>,
-        notes: &mut Vec<TextAnnotation>,
-    ) {
+    /// Draws the roofs; names and rates of those that have room for a name.
+    fn draw_roofs(&self, x: (f64, f64), y0: f64, top: f64, plots: &mut Vec<Plot>) -> Vec<(String, f64)> {
+        let mut names = Vec::new();
         let line = |points: [(f64, f64); 2]| {
             LinePlot::new().with_data(points).with_color("#333333").with_stroke_width(1.3)
         };
         let fastest = self.levels.iter().chain(&self.more_levels).map(|l| l.rate).fold(0.0, f64::max);
         let mut labelled = f64::INFINITY;
-        for roof in self.roofs.iter().filter(|r| r.rate > y.0) {
+        for roof in self.roofs.iter().filter(|r| r.rate > y0) {
             plots.push(Plot::Line(line([((roof.rate / fastest).max(x.0), roof.rate), (x.1, roof.rate)])));
             // A roof too near to the one above it goes without words; the legend of numbers is the table.
             if labelled / roof.rate >= LABEL_GAP {
                 labelled = roof.rate;
                 let text = format!("{} {}", roof.name, si(roof.rate, "FLOP/s"));
-                // Right of the frame, half a line lower than the line itself.
-                let at = (x.1 * label_half_width(&text, x), roof.rate / (y.1 / y.0).powf(9.0 / HEIGHT));
-                notes.push(TextAnnotation::new(text, at.0, at.1).with_color(GUIDE_TEXT).with_font_size(10));
+                names.push((text, roof.rate));
             }
         }
         for (i, level) in self.levels.iter().chain(&self.more_levels).enumerate() {
-            let from = x.0.max(y.0 / level.rate);
+            let from = x.0.max(y0 / level.rate);
             let to = top / level.rate;
             if from < to {
                 let slope = line([(from, from * level.rate), (to, top)]);
@@ -163,6 +168,7 @@ impl RooflineChart {
                 }));
             }
         }
+        names
     }
 
     fn draw_work(&self, lowest: f64, plots: &mut Vec<Plot>) {
@@ -181,7 +187,7 @@ impl RooflineChart {
                     }
                 }
             }
-            for (level, marker) in LEVEL_MARKERS.iter().enumerate().take(self.levels.len()) {
+            for (level, marker) in LEVEL_MARKERS.iter().enumerate().take(self.levels.len()).rev() {
                 let here = |p: &&RatePoint| Some((p.intensity.get(level).copied().flatten()?, p.rate));
                 let known: Vec<(&RatePoint, (f64, f64))> =
                     points.iter().filter_map(|p| Some((*p, here(p)?))).collect();
@@ -249,12 +255,6 @@ impl RooflineChart {
         }
         entries
     }
-}
-
-/// Half the width of a label of size 10, as a factor on the logarithmic x axis.
-fn label_half_width(text: &str, x: (f64, f64)) -> f64 {
-    let pixels = 5.4 * text.chars().count() as f64 / 2.0 + 6.0;
-    (x.1 / x.0).powf(pixels / WIDTH)
 }
 
 fn decades(low: f64, high: f64) -> (f64, f64) {

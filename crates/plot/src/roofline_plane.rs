@@ -52,7 +52,7 @@ pub struct PlaneChart {
 
 /// Longer side of the plot area in logical pixels.
 const SIDE: f64 = 560.0;
-const LEFT: f64 = 112.0;
+const LEFT: f64 = 126.0;
 const TOP: f64 = 118.0;
 const BOTTOM: f64 = 54.0;
 /// Room for the right axis.
@@ -62,8 +62,8 @@ const LEGEND: f64 = 230.0;
 /// The plot area is at most so many times as wide as high, and the other way round.
 const ASPECT: f64 = 1.3;
 
-/// Work may lie so far below the shortest time before its end is left outside.
-const REACH: f64 = 20.0;
+/// Share of the pieces of work that may lie outside, below the frame, with their segments cut.
+const OUTSIDE: f64 = 0.03;
 
 /// The frame, in seconds: x is byte time, y is FLOP time; a decade is as long on x as on y.
 #[derive(Debug, Clone, Copy)]
@@ -112,10 +112,14 @@ impl PlaneChart {
         };
         let x = extent(self.marks().map(|m| times(m).0).chain(boxes()).chain(rug))?;
         let y = extent(self.marks().map(|m| times(m).1).chain(boxes())).unwrap_or(x);
-        // Work far below any time would press all else into a corner: its end is left outside.
-        let work_x = self.marks().map(|m| (m.bytes / self.bandwidth).max(x.0 / REACH));
-        let work_y = self.marks().map(|m| (m.flops / self.peak).max(y.0 / REACH));
-        let (x, y) = (extent(work_x.chain([x.0, x.1]))?, extent(work_y.chain([y.0, y.1]))?);
+        // A few tiny pieces of work would press all else into a corner: their ends are left outside.
+        let lowest = |mut work: Vec<f64>, time: (f64, f64)| {
+            work.sort_by(f64::total_cmp);
+            let kept = work.get((OUTSIDE * work.len() as f64) as usize..).unwrap_or_default();
+            extent(kept.iter().copied().chain([time.0, time.1])).unwrap_or(time)
+        };
+        let x = lowest(self.marks().map(|m| m.bytes / self.bandwidth).collect(), x);
+        let y = lowest(self.marks().map(|m| m.flops / self.peak).collect(), y);
         // A little air, so that no point sits on the frame.
         let decades = |(low, high): (f64, f64)| ((low / 1.4).log10().floor(), (high * 1.4).log10().ceil());
         let (x, y) = (decades(x), decades(y));
@@ -217,7 +221,7 @@ impl PlaneChart {
             plots.push(Plot::Line(line((from.0 * w, from.1 * p), (to.0 * w, to.1 * p))));
             // Near the upper end, where no work lies below its time; not where the balance has its own.
             let back = frame.factor(34.0);
-            let clear_of_balance = (intensity / balance).log10().abs() * frame.decade > 20.0;
+            let clear_of_balance = (intensity / balance).log10().abs() * frame.decade > 36.0;
             if to.0 / from.0 > frame.factor(90.0) && clear_of_balance {
                 let text = if (-2..=5).contains(&decade) { format!("AI {intensity}") } else { format!("AI 1e{decade}") };
                 notes.push(

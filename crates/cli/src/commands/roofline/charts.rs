@@ -116,13 +116,17 @@ fn flagged(row: &Row) -> bool {
     !row.bounds.passed(row.work.time).is_empty()
 }
 
-fn subtitle(view: &View, wanted: &Wanted) -> String {
+fn subtitle(views: &[View], wanted: &Wanted) -> String {
     let what = match (wanted.by_view, wanted.per_call) {
         (true, _) => "",
         (false, true) => "; one call of each operator, area by share of time",
         (false, false) => "; all calls, area by share of time",
     };
-    format!("{}{what}", view.machine.title)
+    let mut titles: Vec<&str> = views.iter().map(|v| v.machine.title.as_str()).collect();
+    titles.dedup();
+    titles.truncate(if wanted.swept { 1 } else { 3 });
+    let axes = if titles.len() > 1 && wanted.kind == "plane" { " (times on the first one's axes)" } else { "" };
+    format!("{}{axes}{what}", titles.join(", "))
 }
 
 fn plane(title: &str, first: &View, views: &[View], wanted: &Wanted) -> anyhow::Result<Chart> {
@@ -165,7 +169,7 @@ fn plane(title: &str, first: &View, views: &[View], wanted: &Wanted) -> anyhow::
     });
     let chart = PlaneChart {
         title: title.to_string(),
-        subtitle: subtitle(first, wanted),
+        subtitle: subtitle(views, wanted),
         peak: machine.peak(pipe).0,
         bandwidth: bandwidth.0,
         roof: pipe.name(),
@@ -246,7 +250,7 @@ fn classic(
     };
     let chart = RooflineChart {
         title: title.to_string(),
-        subtitle: subtitle(first, &Wanted { per_call: false, ..*wanted }),
+        subtitle: subtitle(views, &Wanted { per_call: false, ..*wanted }),
         roofs,
         levels: levels.iter().filter_map(|l| slope(&first.machine, *l)).collect(),
         more_levels: machines[1..].iter().filter_map(|m| slope(m, Level::Dram)).collect(),
@@ -266,19 +270,34 @@ fn roofs_of(
         let mine = views.iter().filter(|v| v.machine.name == machine.name);
         mine.flat_map(|v| &v.rows.summary.work.flops).any(|f| f.0 == pipe)
     };
-    let mut roofs: Vec<(f64, bool, Vec<&str>)> = Vec::new();
+    // Highest first, so that equal rates are neighbours: rate, tensor formats, plain formats.
+    let mut roofs: Vec<(f64, [Vec<&str>; 2])> = Vec::new();
     for roof in machine.roofs.iter().filter(|r| !used_only || used(r.pipe)) {
         let name = roof.pipe.dtype.name();
-        match roofs.iter_mut().find(|r| r.0 == roof.rate.0 && r.1 == roof.pipe.tensor) {
-            Some(same) => same.2.push(name),
-            None => roofs.push((roof.rate.0, roof.pipe.tensor, vec![name])),
+        let plain = usize::from(!roof.pipe.tensor);
+        match roofs.last_mut().filter(|r| r.0 <= roof.rate.0 * SAME_ROOF) {
+            Some(same) => same.1[plain].push(name),
+            None => {
+                let mut names = [Vec::new(), Vec::new()];
+                names[plain].push(name);
+                roofs.push((roof.rate.0, names));
+            }
         }
     }
     roofs
         .into_iter()
-        .map(|(rate, tensor, names)| {
-            let name = format!("{}{}", names.join("/"), if tensor { " tensor" } else { "" });
-            NamedRate { name: prefixed(machine, &name), rate }
+        .map(|(rate, [tensor, plain])| {
+            let mut names = Vec::new();
+            if !plain.is_empty() {
+                names.push(plain.join("/"));
+            }
+            if !tensor.is_empty() {
+                names.push(format!("{} tensor", tensor.join("/")));
+            }
+            NamedRate { name: prefixed(machine, &names.join(", ")), rate }
         })
         .collect()
 }
+
+/// Roofs this close are one line.
+const SAME_ROOF: f64 = 1.02;
