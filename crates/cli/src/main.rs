@@ -39,6 +39,7 @@ enum Command {
     Sensitivity(commands::sensitivity::SensitivityArgs),
     Validate(commands::validate::ValidateArgs),
     Roofline(commands::roofline::RooflineArgs),
+    Report(commands::report::ReportArgs),
     Completions(commands::completions::CompletionsArgs),
 }
 
@@ -54,6 +55,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Sensitivity(args) => commands::sensitivity::run(&args, &output),
         Command::Validate(args) => commands::validate::run(&args, &output),
         Command::Roofline(args) => commands::roofline::run(&args, &output),
+        Command::Report(args) => commands::report::run(&args, &output),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
     }
 }

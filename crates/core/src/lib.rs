@@ -14,6 +14,7 @@ pub mod kernels;
 pub mod model;
 pub mod names;
 pub mod ops;
+pub mod report;
 pub mod roofline;
 pub mod time;
 pub mod traffic;

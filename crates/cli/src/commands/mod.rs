@@ -8,6 +8,7 @@ mod layers;
 pub mod models;
 pub mod ops;
 pub mod predict;
+pub mod report;
 pub mod roofline;
 pub mod sensitivity;
 mod tabular;
