@@ -83,6 +83,8 @@ function common(marks: Point[], o: ChartOptions): Plot.Markish[] {
   return out;
 }
 
+// Axes take `text`, not `tickFormat`: D3 leaves out labels of a logarithmic scale that are no powers of ten.
+
 /** The time plane: bytes and FLOPs with their times; work and time joined on one diagonal. */
 export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTMLElement) & Plot.Plot {
   const W = bandwidthAt(o.machine, o.level) ?? 1;
@@ -130,9 +132,9 @@ export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTM
   const isoTime = range(Math.min(xd[0], yd[0]) + 1, Math.max(xd[1], yd[1]) - 1).map((k) => {
     const t = 10 ** k;
     return [
-      { x: x0, y: Math.min(t * P, y1), show: t * P > y0 && t * P < y1 },
+      { x: x0, y: Math.min(t * P, y1), show: t * P > y0 && t * P < y1 && t * W > x0 },
       { x: Math.min(t * W, x1), y: t * P, show: true },
-      { x: Math.min(t * W, x1), y: y0, show: t * W > x0 && t * W < x1 },
+      { x: Math.min(t * W, x1), y: y0, show: t * W > x0 && t * W < x1 && t * P > y0 },
     ];
   });
   const segments = points.map((p) => {
@@ -148,10 +150,10 @@ export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTM
     r: { type: "identity" }, symbol: { type: "identity" }, color: { type: "identity" },
     ariaLabel: `Time plane at ${LEVEL_NAMES[o.level]} and ${o.pipe}`,
     marks: [
-      Plot.axisX(ticks(x0, x1), { anchor: "bottom", tickFormat: (v: number) => si(v, "B"), label: `${LEVEL_NAMES[o.level]} bytes`, labelAnchor: "center", labelArrow: "none", labelOffset: 38 }),
-      Plot.axisX(times(xd, W), { anchor: "top", tickFormat: (v: number) => si(v / W, "s"), label: `byte time at ${si(W, "B/s")}`, labelAnchor: "center", labelArrow: "none", labelOffset: 40 }),
-      Plot.axisY(ticks(y0, y1), { anchor: "left", tickFormat: (v: number) => si(v, small ? "" : "FLOP"), label: "FLOPs", labelAnchor: "top", labelArrow: "none" }),
-      Plot.axisY(times(yd, P), { anchor: "right", tickFormat: (v: number) => si(v / P, "s"), label: null }),
+      Plot.axisX(ticks(x0, x1), { anchor: "bottom", text: (v: number) => si(v, "B"), label: `${LEVEL_NAMES[o.level]} bytes`, labelAnchor: "center", labelArrow: "none", labelOffset: 38 }),
+      Plot.axisX(times(xd, W), { anchor: "top", text: (v: number) => si(v / W, "s"), label: `byte time at ${si(W, "B/s")}`, labelAnchor: "center", labelArrow: "none", labelOffset: 40 }),
+      Plot.axisY(ticks(y0, y1), { anchor: "left", text: (v: number) => si(v, small ? "" : "FLOP"), label: "FLOPs", labelAnchor: "top", labelArrow: "none" }),
+      Plot.axisY(times(yd, P), { anchor: "right", text: (v: number) => si(v / P, "s"), label: null }),
       ...isoTime.flatMap((l) => [
         l[0].show ? Plot.line(l.slice(0, 2), { x: "x", y: "y", stroke: GUIDE, strokeDasharray: "1 3" }) : null,
         l[2].show ? Plot.line([{ x: l[1].x, y: Math.min(l[1].y, y1) }, l[2]].filter((q) => q.y >= y0), { x: "x", y: "y", stroke: GUIDE, strokeDasharray: "1 3" }) : null,
@@ -201,7 +203,7 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
   const margin = { left: small ? 62 : 90, right: 16, top: 30, bottom: 44 };
   const height = Math.min(620, Math.max(360, o.width * 0.62));
   const perDecade = (height - margin.top - margin.bottom) / (yd[1] - yd[0]);
-  const labelled = roofs.filter((r, i) => i === 0 || roofs.slice(0, i).every((q) => Math.log10(q.rate / r.rate) * perDecade > 12));
+  const labelled = roofs.filter((r, i) => i === 0 || r.names.includes(o.pipe) || !small && roofs.slice(0, i).every((q) => Math.log10(q.rate / r.rate) * perDecade > 12));
   const slopes = known.map((l) => {
     const rate = bandwidthAt(o.machine, l) ?? 1;
     const from = Math.max(x0, y0 / rate);
@@ -217,8 +219,8 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
     r: { type: "identity" }, symbol: { type: "identity" }, color: { type: "identity" },
     ariaLabel: `Roofline of ${o.machine.title}`,
     marks: [
-      Plot.axisX(range(xd[0], xd[1]).map((k) => 10 ** k), { tickFormat: (v: number) => String(Number(v.toPrecision(1))), label: "arithmetic intensity (FLOP/B)", labelAnchor: "center", labelArrow: "none", labelOffset: 38 }),
-      Plot.axisY(range(yd[0], yd[1]).map((k) => 10 ** k), { tickFormat: (v: number) => si(v, small ? "" : "FLOP/s"), label: small ? "FLOP/s" : "rate", labelArrow: "none" }),
+      Plot.axisX(range(xd[0], xd[1]).map((k) => 10 ** k), { text: (v: number) => String(Number(v.toPrecision(1))), label: "arithmetic intensity (FLOP/B)", labelAnchor: "center", labelArrow: "none", labelOffset: 38 }),
+      Plot.axisY(range(yd[0], yd[1]).map((k) => 10 ** k), { text: (v: number) => si(v, small ? "" : "FLOP/s"), label: small ? "FLOP/s" : "rate", labelArrow: "none" }),
       Plot.gridX(range(xd[0], xd[1]).map((k) => 10 ** k), { stroke: GUIDE, strokeOpacity: 0.5 }),
       Plot.gridY(range(yd[0], yd[1]).map((k) => 10 ** k), { stroke: GUIDE, strokeOpacity: 0.5 }),
       ...roofs.map((r) => Plot.line([[Math.max(x0, r.rate / fastest), r.rate], [x1, r.rate]], { stroke: r.names.includes(o.pipe) ? "var(--ink)" : "var(--soft)", strokeWidth: r.names.includes(o.pipe) ? 2 : 1 })),

@@ -65,13 +65,18 @@ export function explorer(data: PageData): HTMLElement {
     const visible = all.filter((m) => !state.hidden.has(m.group) && m.row.share >= state.minShare && (!state.isolated || identity(m) === state.isolated));
     const view = state.view === "all" ? views[0] : views[state.view];
     const zero = sum(visible.filter((m) => m.row.flops === 0).map((m) => m.row.share)) / (state.view === "all" ? views.length : 1);
+    // The plane is about as high as wide and should fit the window; on large screens everything grows alike.
+    const room = Math.max(300, chart.clientWidth || 900);
+    const shown = state.kind === "plane" ? Math.min(room, Math.max(600, 0.88 * innerHeight)) : room;
+    const width = Math.min(shown, state.kind === "plane" ? 860 : 1100);
     const options: ChartOptions = {
-      machine: view.machine, level: state.level, pipe: state.pipe, width: Math.max(300, Math.min(chart.clientWidth || 900, state.kind === "plane" ? 860 : 1200)),
+      machine: view.machine, level: state.level, pipe: state.pipe, width,
       perCall: data.per_call, groups, style: (g) => styleOf(g, groups.indexOf(g)), joined: swept && state.view === "all", zeroFlopShare: zero,
     };
     const plot = state.kind === "plane" ? planeChart(visible, options)
       : rooflineChart(visible, options, state.kind === "roofline" ? [state.level] : LEVELS);
     svg = (plot instanceof SVGSVGElement ? plot : plot.querySelector("svg:last-of-type")) as SVGSVGElement | null;
+    if (svg) svg.style.width = `${shown}px`;
     // A click on the point under the pointer shows it alone; a second click shows all again.
     plot.addEventListener("click", () => {
       const at = (plot as { value?: { mark?: Mark } }).value;
@@ -98,11 +103,12 @@ export function explorer(data: PageData): HTMLElement {
       button.addEventListener("dblclick", () => { state.hidden = new Set(groups.filter((x) => x !== g)); draw(); });
       return button;
     }));
-    const merged = sum(views.map((v) => v.merged));
-    const entries = sum(views.map((v) => v.entries));
+    const counted = state.view === "all" ? views : [view];
+    const merged = sum(counted.map((v) => v.merged));
+    const entries = sum(counted.map((v) => v.entries));
     note.textContent = [
       data.per_call ? "Each point is one call of an operator; equal calls are one point." : "Each point is the sum of its calls.",
-      `${entries} calls are drawn as ${sum(views.map((v) => v.rows.length))} rows${merged ? `; ${merged} small rows are put together by family` : ""}.`,
+      `${entries} calls are drawn as ${all.length} rows${merged ? `; ${merged} small rows are put together by family` : ""}.`,
       state.kind === "plane" ? "Filled: its time; hollow: its work (bytes, FLOPs); inside a launch box the launch costs more than the work. The right axis is FLOP time." : "",
       "Click a point to isolate it, double-click a family to see it alone.",
     ].filter(Boolean).join(" ");

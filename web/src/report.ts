@@ -19,7 +19,7 @@ function headline(g: GpuSummary): HTMLElement {
   return el("div", { class: "cards" },
     card("one iteration", time(g.iteration_ms * 1e3), `90 %: ${time(g.low_ms * 1e3)} to ${time(g.high_ms * 1e3)}`),
     card("throughput", `${digits(g.samples_per_s)} /s`, "samples per second"),
-    card("memory", si(g.memory_mib * 1048576, "B"), `${g.fits ? "fits in" : "does not fit in"} ${si(g.gpu_memory_mib * 1048576, "B")}`),
+    card("memory", `${digits(g.memory_mib / 1024)} GiB`, `${g.fits ? "fits in" : "does not fit in"} ${digits(g.gpu_memory_mib / 1024)} GiB`),
     card("binds", g.bound, `GPU ${time(g.gpu_busy_ms * 1e3)}, host ${time(g.host_ms * 1e3)}`),
     g.usd_per_million_samples === null
       ? card("cost", "not known", "give --usd-per-hour")

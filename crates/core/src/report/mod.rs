@@ -92,6 +92,8 @@ pub struct Report {
 
 /// Modules shown; the rest is one more part.
 const MODULES: usize = 14;
+/// A module with more of the time than this is looked into.
+const DOMINANT: f64 = 0.5;
 
 fn summary(
     iteration: &Iteration,
@@ -182,7 +184,15 @@ fn part(row: &Row) -> Part {
 }
 
 fn modules(entries: &[Entry], machine: &Machine) -> Vec<Part> {
-    let rows = Rows::new(entries, By::Module, machine).rows;
+    let mut rows = Rows::new(entries, By::Module, machine).rows;
+    if rows.first().is_some_and(|r| r.share > DOMINANT) {
+        // `transformer.h` says little where nearly all layers lie in it: one name deeper.
+        let deeper = |e: &Entry| Entry {
+            layer: e.layer.split('.').take(3).collect::<Vec<_>>().join("."),
+            ..e.clone()
+        };
+        rows = Rows::new(&entries.iter().map(deeper).collect::<Vec<_>>(), By::Layer, machine).rows;
+    }
     let mut parts: Vec<Part> = rows.iter().take(MODULES).map(part).collect();
     let rest = &rows[parts.len()..];
     if !rest.is_empty() {
