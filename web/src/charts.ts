@@ -30,7 +30,7 @@ export interface ChartOptions {
 interface Point { mark: Mark; x: number; y: number; }
 
 const flagged = (m: Mark): boolean => m.row.above_roof.length > 0;
-const radius = (m: Mark): number => 2.5 + 9 * Math.sqrt(Math.min(1, m.row.share * 3));
+const radius = (m: Mark, o: ChartOptions): number => o.joined ? 4.5 : 2.5 + 9 * Math.sqrt(Math.min(1, m.row.share * 3));
 
 export function describe(m: Mark): string {
   const r = m.row;
@@ -67,7 +67,7 @@ function widened([low, high]: [number, number], n: number): [number, number] {
 function common(marks: Point[], o: ChartOptions): Plot.Markish[] {
   const out: Plot.Markish[] = [
     Plot.dot(marks, {
-      x: "x", y: "y", r: (p: Point) => radius(p.mark), fill: (p: Point) => o.style(p.mark.group)[0],
+      x: "x", y: "y", r: (p: Point) => radius(p.mark, o), fill: (p: Point) => o.style(p.mark.group)[0],
       symbol: (p: Point) => o.style(p.mark.group)[1], fillOpacity: 0.8, stroke: "var(--page)", strokeWidth: 0.6,
     }),
     Plot.dot(marks.filter((p) => flagged(p.mark)), {
@@ -78,6 +78,7 @@ function common(marks: Point[], o: ChartOptions): Plot.Markish[] {
     })),
   ];
   if (o.joined) {
+    out.push(Plot.text(marks, { x: "x", y: "y", text: (p: Point) => p.mark.label.replace(/^\D+/, ""), dx: 9, dy: 5, textAnchor: "start", fontSize: 11, fill: "var(--ink)" }));
     out.unshift(Plot.line(marks, { x: "x", y: "y", z: (p: Point) => p.mark.group, stroke: (p: Point) => o.style(p.mark.group)[0], strokeWidth: 2 }));
   }
   return out;
@@ -153,7 +154,7 @@ export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTM
       Plot.axisX(ticks(x0, x1), { anchor: "bottom", text: (v: number) => si(v, "B"), label: `${LEVEL_NAMES[o.level]} bytes`, labelAnchor: "center", labelArrow: "none", labelOffset: 38 }),
       Plot.axisX(times(xd, W), { anchor: "top", text: (v: number) => si(v / W, "s"), label: `byte time at ${si(W, "B/s")}`, labelAnchor: "center", labelArrow: "none", labelOffset: 40 }),
       Plot.axisY(ticks(y0, y1), { anchor: "left", text: (v: number) => si(v, small ? "" : "FLOP"), label: "FLOPs", labelAnchor: "top", labelArrow: "none" }),
-      Plot.axisY(times(yd, P), { anchor: "right", text: (v: number) => si(v / P, "s"), label: null }),
+      Plot.axisY(times(yd, P), { anchor: "right", text: (v: number) => si(v / P, "s"), label: small ? "FLOP time" : `FLOP time at ${si(P, "FLOP/s")}`, labelAnchor: "top", labelArrow: "none" }),
       ...isoTime.flatMap((l) => [
         l[0].show ? Plot.line(l.slice(0, 2), { x: "x", y: "y", stroke: GUIDE, strokeDasharray: "1 3" }) : null,
         l[2].show ? Plot.line([{ x: l[1].x, y: Math.min(l[1].y, y1) }, l[2]].filter((q) => q.y >= y0), { x: "x", y: "y", stroke: GUIDE, strokeDasharray: "1 3" }) : null,
@@ -165,8 +166,8 @@ export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTM
         rotate: -45, dy: -6, fill: "var(--soft)", fontSize: 10,
       }),
       Plot.line(diagonal(balance), { x: "x", y: "y", stroke: "var(--ink)", strokeWidth: 1.5, strokeDasharray: "6 4" }),
-      Plot.text(diagonal(balance).slice(-1), {
-        x: (d) => d.x / 10 ** (86 / decade), y: (d) => d.y / 10 ** (86 / decade), text: [`balance ${digits(balance)} FLOP/B`],
+      Plot.text(small ? [] : diagonal(balance).slice(-1), {
+        x: (d) => d.x / 10 ** (86 / decade), y: (d) => d.y / 10 ** (86 / decade), text: () => `balance ${digits(balance)} FLOP/B`,
         rotate: -45, dy: -8, fill: "var(--ink)", fontSize: 11,
       }),
       ...boxes.map((b) => Plot.line([[x0, b.t * P], [b.t * W, b.t * P], [b.t * W, y0]], { stroke: BOX, strokeWidth: 1.3, strokeDasharray: "8 3 2 3" })),
@@ -200,7 +201,7 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
   const [x0, x1, y0, y1] = [10 ** xd[0], 10 ** xd[1], 10 ** yd[0], 10 ** yd[1]];
   const shown = points.filter((p) => p.y >= y0);
   const small = o.width < 520;
-  const margin = { left: small ? 62 : 90, right: 16, top: 30, bottom: 44 };
+  const margin = { left: small ? 62 : 90, right: 28, top: 30, bottom: 44 };
   const height = Math.min(620, Math.max(360, o.width * 0.62));
   const perDecade = (height - margin.top - margin.bottom) / (yd[1] - yd[0]);
   const labelled = roofs.filter((r, i) => i === 0 || r.names.includes(o.pipe) || !small && roofs.slice(0, i).every((q) => Math.log10(q.rate / r.rate) * perDecade > 12));

@@ -109,7 +109,7 @@ export function explorer(data: PageData): HTMLElement {
     note.textContent = [
       data.per_call ? "Each point is one call of an operator; equal calls are one point." : "Each point is the sum of its calls.",
       `${entries} calls are drawn as ${all.length} rows${merged ? `; ${merged} small rows are put together by family` : ""}.`,
-      state.kind === "plane" ? "Filled: its time; hollow: its work (bytes, FLOPs); inside a launch box the launch costs more than the work. The right axis is FLOP time." : "",
+      state.kind === "plane" ? "Filled: its time; hollow: its work (bytes, FLOPs); inside a launch box the launch costs more than the work. The dashed diagonal is the machine's balance." : "",
       "Click a point to isolate it, double-click a family to see it alone.",
     ].filter(Boolean).join(" ");
   };

@@ -15,8 +15,7 @@ type Table = Vec<HashMap<String, String>>;
 fn table(name: &str) -> Table {
     let root = std::env::var_os("PREFLOP_SHARED").expect("set PREFLOP_SHARED to the folder of shared data");
     let path = PathBuf::from(root).join("data/v100_time_roofline").join(name);
-    let mut reader =
-        csv::Reader::from_path(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut reader = csv::Reader::from_path(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     reader.deserialize().map(|row| row.expect("a CSV row")).collect()
 }
 
@@ -24,14 +23,8 @@ fn number(row: &HashMap<String, String>, key: &str) -> f64 {
     row[key].parse().unwrap_or_else(|_| panic!("{key} = {}", row[key]))
 }
 
-const SETS: [&str; 6] = [
-    "conv2d-pt",
-    "conv2d-tf1-noxla",
-    "conv2d-tf2-noxla",
-    "rnn1d-pt",
-    "rnn1d-tf1-noxla",
-    "rnn1d-tf2-noxla",
-];
+const SETS: [&str; 6] =
+    ["conv2d-pt", "conv2d-tf1-noxla", "conv2d-tf2-noxla", "rnn1d-pt", "rnn1d-tf1-noxla", "rnn1d-tf2-noxla"];
 
 /// Six digits are printed in `derived.csv`, and the raw tables print seven.
 const PRINTED: f64 = 2e-5;
@@ -58,11 +51,9 @@ fn all_rows_classify_as_the_formulas_say() {
             }
             .work();
             let bounds = work.bounds(&machine);
-            let got =
-                [bounds.compute.us(), bounds.level(Level::Dram).unwrap().us(), bounds.launch.us()];
+            let got = [bounds.compute.us(), bounds.level(Level::Dram).unwrap().us(), bounds.launch.us()];
             // ... against the times derived with the authors' constants.
-            let times =
-                ["t_compute_TC_us", "t_hbm_us", "t_launch_us"].map(|key| number(expected, key));
+            let times = ["t_compute_TC_us", "t_hbm_us", "t_launch_us"].map(|key| number(expected, key));
             for (got, expected) in got.iter().zip(times) {
                 worst = worst.max((got / expected - 1.0).abs());
             }

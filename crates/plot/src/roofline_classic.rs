@@ -96,7 +96,11 @@ impl RooflineChart {
         let (x0, x1) = decades(x0 / 1.5, x1 * 3.0);
         let slowest = self.levels.iter().map(|l| l.rate).fold(f64::INFINITY, f64::min);
         let lowest_roof = self.roofs.iter().map(|r| r.rate).fold(f64::INFINITY, f64::min);
-        let rates = self.points().map(|p| p.rate.max(lowest_roof / REACH)).chain([top, lowest_roof, slowest * x0 * 10.0]);
+        let rates = self.points().map(|p| p.rate.max(lowest_roof / REACH)).chain([
+            top,
+            lowest_roof,
+            slowest * x0 * 10.0,
+        ]);
         let (y0, y1) = extent(rates).ok_or(PlotError::Empty)?;
         let (y0, y1) = decades(y0 / 1.5, y1 * 1.5);
         let mut plots = Vec::new();

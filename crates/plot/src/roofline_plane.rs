@@ -98,8 +98,11 @@ impl PlaneChart {
     /// `AI > MB`: FLOP time = t, byte time = t MB/AI; else byte time = t, FLOP time = t AI/MB.
     fn time_point(&self, mark: &Mark) -> (f64, f64) {
         let relative = mark.flops / mark.bytes / self.balance();
-        let (byte_time, flop_time) =
-            if relative > 1.0 { (mark.time / relative, mark.time) } else { (mark.time, mark.time * relative) };
+        let (byte_time, flop_time) = if relative > 1.0 {
+            (mark.time / relative, mark.time)
+        } else {
+            (mark.time, mark.time * relative)
+        };
         (byte_time * self.bandwidth, flop_time * self.peak)
     }
 
@@ -149,7 +152,11 @@ impl PlaneChart {
         if let Some(rug) = &self.rug {
             let ticks = rug.times.iter().filter(|t| **t > 0.0).map(|t| (t * w, y0 * 1.35));
             plots.push(Plot::Scatter(
-                ScatterPlot::new().with_data(ticks).with_color("#555555").with_size(3.5).with_marker(MarkerShape::Plus),
+                ScatterPlot::new()
+                    .with_data(ticks)
+                    .with_color("#555555")
+                    .with_size(3.5)
+                    .with_marker(MarkerShape::Plus),
             ));
         }
         let mut layout = Layout::auto_from_plots(&plots)
@@ -223,7 +230,11 @@ impl PlaneChart {
             let back = frame.factor(34.0);
             let clear_of_balance = (intensity / balance).log10().abs() * frame.decade > 36.0;
             if to.0 / from.0 > frame.factor(90.0) && clear_of_balance {
-                let text = if (-2..=5).contains(&decade) { format!("AI {intensity}") } else { format!("AI 1e{decade}") };
+                let text = if (-2..=5).contains(&decade) {
+                    format!("AI {intensity}")
+                } else {
+                    format!("AI 1e{decade}")
+                };
                 notes.push(
                     TextAnnotation::new(text, to.0 / back * w, to.1 / back * p)
                         .with_color(GUIDE_TEXT)
@@ -268,9 +279,7 @@ impl PlaneChart {
             let (color, marker) = style(series.style);
             let marks: Vec<&Mark> =
                 series.marks.iter().filter(|m| m.bytes > 0.0 && m.flops > 0.0 && m.time > 0.0).collect();
-            let inside = |m: &Mark| {
-                m.bytes >= frame.x.0 * self.bandwidth && m.flops >= frame.y.0 * self.peak
-            };
+            let inside = |m: &Mark| m.bytes >= frame.x.0 * self.bandwidth && m.flops >= frame.y.0 * self.peak;
             for mark in &marks {
                 // Where the work lies outside, its segment ends at the frame.
                 let cut = (frame.x.0 * self.bandwidth / mark.bytes)
@@ -345,7 +354,12 @@ impl PlaneChart {
                 entries.push(entry(series.name.clone(), color, LegendShape::Marker(marker), None));
             }
         }
-        entries.push(entry("filled: its time".into(), "#333333", LegendShape::Marker(MarkerShape::Circle), None));
+        entries.push(entry(
+            "filled: its time".into(),
+            "#333333",
+            LegendShape::Marker(MarkerShape::Circle),
+            None,
+        ));
         entries.push(entry("hollow: its work".into(), "#333333", LegendShape::Line, None));
         let balance = format!("balance {}", si(self.balance(), "FLOP/B"));
         entries.push(entry(balance, "#333333", LegendShape::Line, Some("6 4")));
@@ -379,7 +393,8 @@ mod tests {
     use crate::Format;
 
     fn chart() -> PlaneChart {
-        let mark = Mark { bytes: 81.95e6, flops: 28.72e9, time: 2652e-6, radius: 4.0, flagged: true, label: None };
+        let mark =
+            Mark { bytes: 81.95e6, flops: 28.72e9, time: 2652e-6, radius: 4.0, flagged: true, label: None };
         PlaneChart {
             title: "T".into(),
             subtitle: "S".into(),
@@ -407,7 +422,9 @@ mod tests {
     fn draws_both_formats() {
         let drawn = chart().draw().unwrap();
         let svg = drawn.svg();
-        for text in ["conv", "1 launch", "DRAM bytes", "FLOP time at 106.49 TFLOP/s", "above a roof", "no FLOPs"] {
+        for text in
+            ["conv", "1 launch", "DRAM bytes", "FLOP time at 106.49 TFLOP/s", "above a roof", "no FLOPs"]
+        {
             assert!(svg.contains(text), "{text}");
         }
         assert!(drawn.render(Format::Png).unwrap().starts_with(b"\x89PNG"));

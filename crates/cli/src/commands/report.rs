@@ -59,11 +59,8 @@ pub fn run(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
     let model = TimeModel::embedded();
     let predictions: Vec<_> = gpus.iter().map(|g| model.predict_iteration(&job.iteration, g)).collect();
     let answers: Vec<_> = gpus.iter().zip(&predictions).collect();
-    let options = LowerOptions {
-        mode: args.job.mode,
-        precision: args.job.precision,
-        optimizer: args.job.optimizer,
-    };
+    let options =
+        LowerOptions { mode: args.job.mode, precision: args.job.precision, optimizer: args.job.optimizer };
     let title = describe(&job, &args.job);
     let command = command(args, job.graph.samples, job.graph.seq);
     let question = Question {
@@ -86,7 +83,13 @@ pub fn run(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
     write(args, output, &title, &report, &views)
 }
 
-fn write(args: &ReportArgs, output: &Output, title: &str, report: &Report, views: &[PageView]) -> anyhow::Result<()> {
+fn write(
+    args: &ReportArgs,
+    output: &Output,
+    title: &str,
+    report: &Report,
+    views: &[PageView],
+) -> anyhow::Result<()> {
     if let Some(path) = &args.output {
         let text = if args.md {
             markdown(report)
@@ -97,7 +100,11 @@ fn write(args: &ReportArgs, output: &Output, title: &str, report: &Report, views
         if !output.json {
             let mut out = output::stdout();
             writeln!(out, "{}", output::wrapped(&report.headline, output.width, ""))?;
-            writeln!(out, "{}", output.dim(&format!("report written to {path} ({} kB)", text.len().div_ceil(1000))))?;
+            writeln!(
+                out,
+                "{}",
+                output.dim(&format!("report written to {path} ({} kB)", text.len().div_ceil(1000)))
+            )?;
             out.flush()?;
         }
     } else if args.md {
@@ -133,7 +140,11 @@ fn command(args: &ReportArgs, batch: u64, seq: Option<u64>) -> String {
 /// For a POSIX shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 #[cfg(test)]

@@ -60,7 +60,12 @@ pub fn changes(
     precisions(&mut trial, graph, options, gpu);
     larger_batch(&mut trial, graph, options, gpu);
     let no_host = model.host_model().join(trial.now.gpu_wall, Seconds::ZERO);
-    trial.note("no host time (CUDA graphs)", no_host, iteration.samples, "kernels follow each other without waiting for launches");
+    trial.note(
+        "no host time (CUDA graphs)",
+        no_host,
+        iteration.samples,
+        "kernels follow each other without waiting for launches",
+    );
     let mut wider = gpu.clone();
     wider.dram = gpu.dram * 2.0;
     wider.dram_sustained = gpu.dram_sustained * 2.0;
@@ -97,7 +102,9 @@ fn precisions(trial: &mut Trial, graph: &Graph, options: &LowerOptions, gpu: &Gp
             (half, "16-bit weights and activations: check convergence"),
         ],
         Precision::Amp => &[(half, "no casts, half the bytes of weights: check convergence")],
-        Precision::Bf16 | Precision::Fp16 => &[(Precision::Fp8, "fp8 products in linear layers: check convergence")],
+        Precision::Bf16 | Precision::Fp16 => {
+            &[(Precision::Fp8, "fp8 products in linear layers: check convergence")]
+        }
         Precision::Fp8 => &[],
     };
     for &(precision, note) in candidates {

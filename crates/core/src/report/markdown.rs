@@ -27,7 +27,14 @@ fn write(out: &mut String, r: &Report) -> std::fmt::Result {
     } else {
         writeln!(out, "| change | iteration | samples/s | why |\n|---|---:|---:|---|")?;
         for h in &r.helps {
-            writeln!(out, "| {} | {} | {}x | {} |", cell(&h.change), ms(h.iteration_ms), three(h.speedup), cell(&h.note))?;
+            writeln!(
+                out,
+                "| {} | {} | {}x | {} |",
+                cell(&h.change),
+                ms(h.iteration_ms),
+                three(h.speedup),
+                cell(&h.note)
+            )?;
         }
     }
     for (title, parts) in [("phase", &r.phases), ("family", &r.families), ("module", &r.modules)] {
@@ -40,7 +47,13 @@ fn write(out: &mut String, r: &Report) -> std::fmt::Result {
         writeln!(out, "None: every operator of this model has one.")?;
     }
     for u in &r.unmodelled {
-        writeln!(out, "- `{}`: {} calls, {:.1} % of the time, by its bytes alone", cell(&u.name), u.calls, 100.0 * u.share)?;
+        writeln!(
+            out,
+            "- `{}`: {} calls, {:.1} % of the time, by its bytes alone",
+            cell(&u.name),
+            u.calls,
+            100.0 * u.share
+        )?;
     }
     writeln!(out, "\n## Assumptions and accuracy\n")?;
     for line in r.assumptions.iter().chain(&r.accuracy) {
@@ -50,7 +63,10 @@ fn write(out: &mut String, r: &Report) -> std::fmt::Result {
 }
 
 fn gpus(out: &mut String, gpus: &[GpuSummary]) -> std::fmt::Result {
-    writeln!(out, "| GPU | iteration | 90 % interval | samples/s | memory | GPU busy | host | binds | $ per million samples |")?;
+    writeln!(
+        out,
+        "| GPU | iteration | 90 % interval | samples/s | memory | GPU busy | host | binds | $ per million samples |"
+    )?;
     writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---|---:|")?;
     for g in gpus {
         let fits = if g.fits { "" } else { " (does not fit)" };
@@ -90,7 +106,10 @@ fn table_of_parts(out: &mut String, title: &str, parts: &[Part]) -> std::fmt::Re
 
 fn layers(out: &mut String, r: &Report) -> std::fmt::Result {
     writeln!(out, "\n## Layers\n")?;
-    writeln!(out, "| layer | time | share | t_F | t_B | t_0 | slowdown | binds |\n|---|---:|---:|---:|---:|---:|---:|---|")?;
+    writeln!(
+        out,
+        "| layer | time | share | t_F | t_B | t_0 | slowdown | binds |\n|---|---:|---:|---:|---:|---:|---:|---|"
+    )?;
     let us = |x: f64| ms(x / 1000.0);
     for row in r.layers.iter().take(LAYERS) {
         writeln!(

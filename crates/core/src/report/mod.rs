@@ -144,7 +144,11 @@ pub fn report(
         families: families.rows.iter().map(part).collect(),
         modules: modules(&entries, &machine),
         phases: phases(&entries, &machine),
-        layers: Rows::new(&entries, By::Layer, &machine).rows.iter().map(|r| RowData::from(r).rounded()).collect(),
+        layers: Rows::new(&entries, By::Layer, &machine)
+            .rows
+            .iter()
+            .map(|r| RowData::from(r).rounded())
+            .collect(),
         unmodelled: unmodelled(iteration, prediction),
         assumptions: assumptions(gpu),
         accuracy: accuracy(prediction, &families),
@@ -209,7 +213,8 @@ fn modules(entries: &[Entry], machine: &Machine) -> Vec<Part> {
 }
 
 fn phases(entries: &[Entry], machine: &Machine) -> Vec<Part> {
-    let by_phase: Vec<Entry> = entries.iter().map(|e| Entry { family: e.phase.clone(), ..e.clone() }).collect();
+    let by_phase: Vec<Entry> =
+        entries.iter().map(|e| Entry { family: e.phase.clone(), ..e.clone() }).collect();
     Rows::new(&by_phase, By::Family, machine).rows.iter().map(part).collect()
 }
 
@@ -345,7 +350,12 @@ mod tests {
         let iteration = lower(&graph, &options).unwrap();
         let gpus = ["v100", "h200"].map(|n| catalog::find(n).unwrap());
         let predictions = gpus.each_ref().map(|g| model.predict_iteration(&iteration, g));
-        let question = Question { title: "resnet50, batch 32", command: "preflop report", version: "1", usd_per_hour: Some(3.6) };
+        let question = Question {
+            title: "resnet50, batch 32",
+            command: "preflop report",
+            version: "1",
+            usd_per_hour: Some(3.6),
+        };
         let answers: Vec<_> = gpus.iter().zip(&predictions).collect();
         let helps = changes(&model, &graph, &options, &iteration, &gpus[0]);
         report(&question, &iteration, &answers, helps).unwrap()
@@ -364,7 +374,9 @@ mod tests {
         assert!((r.gpus[0].usd_per_million_samples.unwrap() / expected - 1.0).abs() < 1e-9);
         assert!(r.layers.len() > 100 && r.unmodelled.is_empty());
         let text = markdown(&r);
-        for heading in ["# ", "## What binds", "## What would help", "## Time by family", "## Layers", "## Reproduce"] {
+        for heading in
+            ["# ", "## What binds", "## What would help", "## Time by family", "## Layers", "## Reproduce"]
+        {
             assert!(text.contains(heading), "{heading}");
         }
     }
@@ -379,7 +391,10 @@ mod tests {
 
     #[test]
     fn numbers_have_three_digits() {
-        assert_eq!((three(12.345), three(1234.0), three(0.012_34)), ("12.3".into(), "1234".into(), "0.0123".into()));
+        assert_eq!(
+            (three(12.345), three(1234.0), three(0.012_34)),
+            ("12.3".into(), "1234".into(), "0.0123".into())
+        );
         assert_eq!((ms(1500.0), ms(0.5)), ("1.50 s".into(), "500 us".into()));
     }
 }

@@ -187,8 +187,7 @@ impl Bounds {
 
     /// The slowest of all resources, the inner memory levels included.
     pub fn binding(&self) -> Resource {
-        let levels =
-            Level::ALL.map(|l| (self.level(l).unwrap_or(Seconds::ZERO), Resource::of_level(l)));
+        let levels = Level::ALL.map(|l| (self.level(l).unwrap_or(Seconds::ZERO), Resource::of_level(l)));
         let start = (self.compute, Resource::Compute);
         levels
             .into_iter()

@@ -212,11 +212,7 @@ impl From<&Machine> for MachineData {
         Self {
             gpu: m.name.clone(),
             title: m.title.clone(),
-            roofs: m
-                .roofs
-                .iter()
-                .map(|r| RoofData { pipe: r.pipe.name(), flops_per_s: r.rate.0 })
-                .collect(),
+            roofs: m.roofs.iter().map(|r| RoofData { pipe: r.pipe.name(), flops_per_s: r.rate.0 }).collect(),
             dram_bytes_per_s: rate(Level::Dram),
             l2_bytes_per_s: rate(Level::L2),
             l1_bytes_per_s: rate(Level::L1),

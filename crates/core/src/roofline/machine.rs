@@ -24,8 +24,7 @@ impl Pipe {
     /// The pipe a call runs on: matrix work on the tensor units of its format where the GPU has them, all else
     /// on the plain units. A format the GPU lacks runs as fp32.
     pub fn of_call(call: &OpCall, gpu: &Gpu) -> Self {
-        let matrix =
-            matches!(call.family(), Family::Gemm | Family::Conv | Family::Attention | Family::Rnn);
+        let matrix = matches!(call.family(), Family::Gemm | Family::Conv | Family::Attention | Family::Rnn);
         if matrix && gpu.has_tensor(call.dtype) {
             return Self { dtype: call.dtype, tensor: true };
         }

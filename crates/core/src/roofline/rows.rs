@@ -149,10 +149,15 @@ pub fn entries_of_iteration(
         let one = &p.one;
         let pipe = Pipe::of_call(&step.call, gpu);
         let flops = if one.flops > Flops::ZERO { vec![(pipe, one.flops)] } else { Vec::new() };
-        let work =
-            Work { flops, bytes: [one.dram, one.l2, one.l1].map(Some), launches: one.launches, time: one.time };
+        let work = Work {
+            flops,
+            bytes: [one.dram, one.l2, one.l1].map(Some),
+            launches: one.launches,
+            time: one.time,
+        };
         let pass = step.call.pass.name();
-        let op = if pass == "fwd" { step.call.name().to_string() } else { format!("{} {pass}", step.call.name()) };
+        let op =
+            if pass == "fwd" { step.call.name().to_string() } else { format!("{} {pass}", step.call.name()) };
         Some(Entry {
             layer: step.name.clone(),
             identity: serde_json::to_string(&step.call).unwrap_or_else(|_| op.clone()),

@@ -125,7 +125,8 @@ fn subtitle(views: &[View], wanted: &Wanted) -> String {
     let mut titles: Vec<&str> = views.iter().map(|v| v.machine.title.as_str()).collect();
     titles.dedup();
     titles.truncate(if wanted.swept { 1 } else { 3 });
-    let axes = if titles.len() > 1 && wanted.kind == "plane" { " (times on the first one's axes)" } else { "" };
+    let axes =
+        if titles.len() > 1 && wanted.kind == "plane" { " (times on the first one's axes)" } else { "" };
     format!("{}{axes}{what}", titles.join(", "))
 }
 
@@ -218,13 +219,16 @@ fn classic(
     hierarchical: bool,
 ) -> anyhow::Result<Chart> {
     let levels: Vec<Level> = if hierarchical { Level::ALL.to_vec() } else { vec![Level::Dram] };
-    let levels: Vec<Level> =
-        levels.into_iter().filter(|l| first.machine.bandwidth(*l).is_some()).collect();
+    let levels: Vec<Level> = levels.into_iter().filter(|l| first.machine.bandwidth(*l).is_some()).collect();
     let point = |(_, row): &(&str, &Row)| RatePoint {
         intensity: levels.iter().map(|l| row.work.intensity(*l).filter(|x| *x > 0.0)).collect(),
         rate: if row.work.time.0 > 0.0 { row.work.total_flops().0 / row.work.time.0 } else { 0.0 },
         radius: if wanted.by_view { 4.0 } else { radius(row.share) },
-        flagged: row.bounds.passed(row.work.time).iter().any(|r| hierarchical || matches!(r, Resource::Compute | Resource::Dram)),
+        flagged: row
+            .bounds
+            .passed(row.work.time)
+            .iter()
+            .any(|r| hierarchical || matches!(r, Resource::Compute | Resource::Dram)),
     };
     let series = groups(views, wanted)
         .into_iter()
@@ -242,12 +246,13 @@ fn classic(
         }
     }
     let several = machines.len() > 1;
-    let prefixed = |m: &Machine, name: &str| if several { format!("{} {name}", m.name) } else { name.to_string() };
-    let mut roofs: Vec<NamedRate> = machines.iter().flat_map(|m| roofs_of(m, views, several, &prefixed)).collect();
+    let prefixed =
+        |m: &Machine, name: &str| if several { format!("{} {name}", m.name) } else { name.to_string() };
+    let mut roofs: Vec<NamedRate> =
+        machines.iter().flat_map(|m| roofs_of(m, views, several, &prefixed)).collect();
     roofs.sort_by(|a, b| b.rate.total_cmp(&a.rate));
-    let slope = |m: &Machine, l: Level| {
-        Some(NamedRate { name: prefixed(m, l.name()), rate: m.bandwidth(l)?.0 })
-    };
+    let slope =
+        |m: &Machine, l: Level| Some(NamedRate { name: prefixed(m, l.name()), rate: m.bandwidth(l)?.0 });
     let chart = RooflineChart {
         title: title.to_string(),
         subtitle: subtitle(views, &Wanted { per_call: false, ..*wanted }),

@@ -77,8 +77,7 @@ impl JobArgs {
     /// The model, with another batch or sequence length where a sweep says so.
     pub fn job(&self, model: &str, batch: Option<u64>, seq: Option<u64>) -> anyhow::Result<Job> {
         let graph = zoo::build(model, batch.or(self.batch), seq.or(self.seq))?;
-        let options =
-            LowerOptions { mode: self.mode, precision: self.precision, optimizer: self.optimizer };
+        let options = LowerOptions { mode: self.mode, precision: self.precision, optimizer: self.optimizer };
         let iteration = lower(&graph, &options)?;
         Ok(Job { graph, iteration })
     }

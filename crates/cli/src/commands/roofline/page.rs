@@ -53,10 +53,8 @@ struct Data<'a, R> {
 
 /// A page of charts.
 pub fn roofline(title: &str, views: &[View], per_call: bool, most: usize) -> anyhow::Result<String> {
-    let views: Vec<PageView> = views
-        .iter()
-        .map(|v| PageView::new(&v.label, MachineData::from(&v.machine), &v.rows, most))
-        .collect();
+    let views: Vec<PageView> =
+        views.iter().map(|v| PageView::new(&v.label, MachineData::from(&v.machine), &v.rows, most)).collect();
     page::<()>(title, &views, per_call, None, "This page draws its charts with JavaScript.")
 }
 

@@ -19,7 +19,9 @@ pub fn read(study: &[String]) -> anyhow::Result<(String, Vec<View>)> {
         "conv2d" => ("conv2d", "conv2d of ResNet-50 on a V100"),
         "lstm" => ("rnn1d", "LSTM on a V100"),
         other => {
-            return Err(InputError::new(format!("unknown study `{other}`")).hint("there are conv2d and lstm").into());
+            return Err(InputError::new(format!("unknown study `{other}`"))
+                .hint("there are conv2d and lstm")
+                .into());
         }
     };
     let bytes = input::read_limited(path, MAX_TABLE, "table of the study")?;
@@ -75,7 +77,9 @@ fn needed(row: &Cells, raw: &str, raw_unit: f64, derived: &str, unit: f64) -> Re
     if let Some(x) = number(row, raw)? {
         return Ok(x * raw_unit);
     }
-    number(row, derived)?.map(|x| x * unit).ok_or_else(|| format!("there is no column `{raw}` or `{derived}`"))
+    number(row, derived)?
+        .map(|x| x * unit)
+        .ok_or_else(|| format!("there is no column `{raw}` or `{derived}`"))
 }
 
 fn entry(row: &Cells) -> Result<(String, Entry), String> {

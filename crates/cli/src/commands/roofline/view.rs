@@ -73,7 +73,13 @@ pub fn collect(
         if title.is_empty() {
             title = describe(&job, args);
             if let Some(s) = sweep {
-                title = format!("{} over {}, {}, {}", job.graph.name, s.key, args.precision.name(), args.mode.name());
+                title = format!(
+                    "{} over {}, {}, {}",
+                    job.graph.name,
+                    s.key,
+                    args.precision.name(),
+                    args.mode.name()
+                );
             }
         }
         for gpu in &gpus {
