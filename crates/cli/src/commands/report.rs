@@ -18,7 +18,7 @@ use std::io::Write as _;
 /// first GPU; all GPUs are compared.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Model name
+    /// Model name (see `preflop models`), or a file with a captured graph in JSON
     model: String,
 
     #[command(flatten)]
@@ -112,7 +112,7 @@ fn write(
         write!(out, "{}", markdown(report))?;
         out.flush()?;
     }
-    if output.json { output.print_json(report) } else { Ok(()) }
+    if output.json { output::print_json(report) } else { Ok(()) }
 }
 
 /// The command with every choice spelt out, defaults included.

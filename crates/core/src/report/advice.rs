@@ -57,8 +57,8 @@ pub fn changes(
 ) -> Vec<Change> {
     let now = model.predict_iteration(iteration, gpu);
     let mut trial = Trial { now, samples: iteration.samples, found: Vec::new(), model };
-    precisions(&mut trial, graph, options, gpu);
-    larger_batch(&mut trial, graph, options, gpu);
+    precisions(&mut trial, graph, *options, gpu);
+    larger_batch(&mut trial, graph, *options, gpu);
     let no_host = model.host_model().join(trial.now.gpu_wall, Seconds::ZERO);
     trial.note(
         "no host time (CUDA graphs)",
@@ -89,7 +89,7 @@ fn doubled(peaks: &mut Peaks) {
     }
 }
 
-fn precisions(trial: &mut Trial, graph: &Graph, options: &LowerOptions, gpu: &Gpu) {
+fn precisions(trial: &mut Trial, graph: &Graph, options: LowerOptions, gpu: &Gpu) {
     let half = if gpu.has_tensor(Dtype::Bf16) { Precision::Bf16 } else { Precision::Fp16 };
     let candidates: &[(Precision, &str)] = match options.precision {
         Precision::Fp32 => &[
@@ -117,7 +117,7 @@ fn precisions(trial: &mut Trial, graph: &Graph, options: &LowerOptions, gpu: &Gp
         if missing {
             continue;
         }
-        if let Ok(iteration) = lower(graph, &LowerOptions { precision, ..*options }) {
+        if let Ok(iteration) = lower(graph, &LowerOptions { precision, ..options }) {
             let time = trial.model.predict_iteration(&iteration, gpu).time;
             trial.note(&format!("--precision {}", precision.name()), time, iteration.samples, note);
         }
@@ -125,9 +125,9 @@ fn precisions(trial: &mut Trial, graph: &Graph, options: &LowerOptions, gpu: &Gp
 }
 
 /// Twice the batch, where the model is one of the zoo and it still fits.
-fn larger_batch(trial: &mut Trial, graph: &Graph, options: &LowerOptions, gpu: &Gpu) {
+fn larger_batch(trial: &mut Trial, graph: &Graph, options: LowerOptions, gpu: &Gpu) {
     let Ok(twice) = zoo::build(&graph.name, Some(graph.samples.saturating_mul(2)), graph.seq) else { return };
-    let Ok(iteration) = lower(&twice, options) else { return };
+    let Ok(iteration) = lower(&twice, &options) else { return };
     if iteration.memory.peak > gpu.memory {
         return;
     }

@@ -133,7 +133,9 @@ impl RowData {
             &mut self.launch_bound_us,
             &mut self.host_launch_bound_us,
         ];
-        numbers.into_iter().for_each(|x| *x = six(*x));
+        for x in numbers {
+            *x = six(*x);
+        }
         let maybes = [
             &mut self.dram_bytes,
             &mut self.l2_bytes,
@@ -144,7 +146,9 @@ impl RowData {
             &mut self.intensity,
             &mut self.slowdown,
         ];
-        maybes.into_iter().for_each(|x| *x = x.map(six));
+        for x in maybes {
+            *x = x.map(six);
+        }
         self.flops_by_pipe.values_mut().for_each(|x| *x = six(*x));
         self
     }

@@ -7,6 +7,7 @@ use crate::model::Iteration;
 use crate::time::IterationPrediction;
 use crate::units::{Flops, Seconds};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 
 /// One piece of work in its place: a call of an operator, or a kernel of a profile.
 #[derive(Debug, Clone, PartialEq)]
@@ -204,9 +205,8 @@ impl<'a> Group<'a> {
         let first = self.first;
         let place = if first.layer.is_empty() { &first.op } else { &first.layer };
         let name = match by {
-            By::Call | By::Layer => place.clone(),
             By::Operator if self.layers > 1 => format!("{place} +{}", self.layers - 1),
-            By::Operator => place.clone(),
+            By::Call | By::Operator | By::Layer => place.clone(),
             By::Module => module_of(place),
             By::Family => first.family.clone(),
             By::Model => "all".to_string(),
@@ -237,10 +237,10 @@ impl Rows {
         let mut groups: Vec<Group> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         for (i, entry) in entries.iter().enumerate() {
-            match places.get(&by.key(i, entry)) {
-                Some(&g) => groups[g].add(entry),
-                None => {
-                    places.insert(by.key(i, entry), groups.len());
+            match places.entry(by.key(i, entry)) {
+                Slot::Occupied(place) => groups[*place.get()].add(entry),
+                Slot::Vacant(place) => {
+                    place.insert(groups.len());
                     groups.push(Group::new(entry));
                 }
             }
@@ -358,6 +358,23 @@ mod tests {
         let last = &limited[limited.len() - 1];
         let again = last.work.bounds(&machine);
         assert!((last.bounds.compute.0 - again.compute.0).abs() <= 1e-12);
+    }
+
+    #[test]
+    fn a_hundred_thousand_kernels_become_few_rows() {
+        let (entries, machine) = entries();
+        let many: Vec<Entry> = entries.iter().cycle().take(100_000).cloned().collect();
+        let rows = Rows::new(&many, By::Operator, &machine);
+        assert_eq!(rows.entries, 100_000);
+        assert!(rows.rows.len() < 1000, "{}", rows.rows.len());
+        let calls: Vec<Entry> = many
+            .into_iter()
+            .enumerate()
+            .map(|(i, e)| Entry { identity: format!("{} {i}", e.identity), ..e })
+            .collect();
+        let (limited, merged) = Rows::new(&calls, By::Operator, &machine).limited(2000);
+        assert!(limited.len() <= 2000 + crate::ops::Family::ALL.len());
+        assert_eq!(merged, 98_000);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::error::InputError;
 use crate::input;
 use clap::Args;
 use preflop_core::Gpu;
-use preflop_core::model::{Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
+use preflop_core::model::{Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, lower};
 
 /// What to run, and where.
 #[derive(Debug, Clone, Args)]
@@ -76,7 +76,7 @@ impl JobArgs {
 
     /// The model, with another batch or sequence length where a sweep says so.
     pub fn job(&self, model: &str, batch: Option<u64>, seq: Option<u64>) -> anyhow::Result<Job> {
-        let graph = zoo::build(model, batch.or(self.batch), seq.or(self.seq))?;
+        let graph = input::model(model, batch.or(self.batch), seq.or(self.seq))?;
         let options = LowerOptions { mode: self.mode, precision: self.precision, optimizer: self.optimizer };
         let iteration = lower(&graph, &options)?;
         Ok(Job { graph, iteration })

@@ -22,7 +22,7 @@ use view::{Sweep, View};
 /// docs/roofline.md explains how to read them.
 #[derive(Debug, Args)]
 pub struct RooflineArgs {
-    /// Model name
+    /// Model name (see `preflop models`), or a file with a captured graph in JSON
     #[arg(required_unless_present = "study")]
     model: Option<String>,
 
@@ -159,7 +159,7 @@ pub fn run(args: &RooflineArgs, output: &Output) -> anyhow::Result<()> {
     }
     if output.json {
         let export = Export { title: &title, by: by.name(), views: views.iter().map(view_export).collect() };
-        output.print_json(&export)
+        output::print_json(&export)
     } else if args.csv {
         print_csv(&views)
     } else {
