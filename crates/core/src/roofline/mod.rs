@@ -15,6 +15,7 @@
 //! Architecture invariant: a chart never computes a bound of its own; all of them come from [`Work::bounds`].
 
 mod bounds;
+mod counters;
 mod export;
 mod machine;
 mod plane;
@@ -22,6 +23,7 @@ mod rows;
 mod study;
 
 pub use bounds::{Bounds, Class, Resource, Work};
+pub use counters::work_of_counters;
 pub use export::{COLUMNS, MachineData, RowData};
 pub use machine::{Level, Machine, Pipe, Roof};
 pub use plane::{Plane, Point, decades};
