@@ -25,7 +25,7 @@ pub struct ReportArgs {
     job: JobArgs,
 
     /// Price of an hour, for the cost of a million samples
-    #[arg(long, value_name = "USD", value_parser = price)]
+    #[arg(long, value_name = "USD", value_parser = price, allow_hyphen_values = true)]
     usd_per_hour: Option<f64>,
 
     /// Write Markdown instead of a page

@@ -93,7 +93,7 @@ pub struct Report {
 /// Modules shown; the rest is one more part.
 const MODULES: usize = 14;
 /// A module with more of the time than this is looked into.
-const DOMINANT: f64 = 0.5;
+const DOMINANT: f64 = 0.4;
 
 fn summary(
     iteration: &Iteration,

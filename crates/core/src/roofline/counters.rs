@@ -14,7 +14,7 @@ use super::machine::Pipe;
 use crate::dtype::Dtype;
 use crate::units::{Bytes, Flops, Seconds};
 
-/// FLOPs of one tensor instruction of a warp on Volta: HMMA.884, two of 8 x 8 x 4 products.
+/// FLOPs of one tensor instruction on Volta, HMMA.884: 8 x 8 x 4 multiply-adds of two FLOPs.
 const VOLTA_TENSOR_FLOPS: f64 = 512.0;
 
 /// The work of a kernel from its counters, each a name and a value in its base unit.
