@@ -1,5 +1,8 @@
 //! Runs the real binary: the Roofline as table, JSON, CSV and chart, and the report.
 
+// The helpers of a test file are test code too.
+#![allow(clippy::unwrap_used)]
+
 use std::process::{Command, Output};
 
 fn run(args: &[&str]) -> Output {

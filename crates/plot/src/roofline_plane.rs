@@ -380,7 +380,7 @@ impl PlaneChart {
 fn diagonal(frame: &Frame, relative: f64) -> Option<((f64, f64), (f64, f64))> {
     let start = frame.x.0.max(frame.y.0 / relative);
     let end = frame.x.1.min(frame.y.1 / relative);
-    (start < end * 0.999).then(|| ((start, start * relative), (end, end * relative)))
+    (start < end * 0.999).then_some(((start, start * relative), (end, end * relative)))
 }
 
 fn micro_ticks() -> kuva::render::layout::TickFormat {

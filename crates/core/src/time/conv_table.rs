@@ -58,7 +58,10 @@ impl std::fmt::Debug for ConvContext<'_> {
 
 impl ConvTable for ConvContext<'_> {
     fn product(&self, task: &Task, family: ConvFamily) -> ConvConstants {
-        self.forms.find(task, family).and_then(|v| ConvConstants::from_slice(v)).unwrap_or(ConvConstants::START)
+        self.forms
+            .find(task, family)
+            .and_then(|v| ConvConstants::from_slice(v))
+            .unwrap_or(ConvConstants::START)
     }
 
     fn plain_product(&self, gemm: &Gemm, dtype: Dtype) -> f64 {

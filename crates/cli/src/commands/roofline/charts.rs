@@ -99,13 +99,12 @@ fn groups<'a>(views: &'a [View], wanted: &Wanted) -> Vec<Group<'a>> {
             } else {
                 row.family.clone()
             };
-            match groups.iter_mut().find(|g| g.name == name) {
-                Some(group) => group.rows.push((&view.label, row)),
-                None => {
-                    let family = Family::ALL.iter().position(|f| f.name() == name);
-                    let style = family.filter(|_| !wanted.by_view).unwrap_or(groups.len());
-                    groups.push(Group { name, style, rows: vec![(&view.label, row)], joined: wanted.swept });
-                }
+            if let Some(group) = groups.iter_mut().find(|g| g.name == name) {
+                group.rows.push((&view.label, row));
+            } else {
+                let family = Family::ALL.iter().position(|f| f.name() == name);
+                let style = family.filter(|_| !wanted.by_view).unwrap_or(groups.len());
+                groups.push(Group { name, style, rows: vec![(&view.label, row)], joined: wanted.swept });
             }
         }
     }
@@ -280,13 +279,12 @@ fn roofs_of(
     for roof in machine.roofs.iter().filter(|r| !used_only || used(r.pipe)) {
         let name = roof.pipe.dtype.name();
         let plain = usize::from(!roof.pipe.tensor);
-        match roofs.last_mut().filter(|r| r.0 <= roof.rate.0 * SAME_ROOF) {
-            Some(same) => same.1[plain].push(name),
-            None => {
-                let mut names = [Vec::new(), Vec::new()];
-                names[plain].push(name);
-                roofs.push((roof.rate.0, names));
-            }
+        if let Some(same) = roofs.last_mut().filter(|r| r.0 <= roof.rate.0 * SAME_ROOF) {
+            same.1[plain].push(name);
+        } else {
+            let mut names = [Vec::new(), Vec::new()];
+            names[plain].push(name);
+            roofs.push((roof.rate.0, names));
         }
     }
     roofs
