@@ -45,6 +45,8 @@ enum Command {
     Compare(commands::compare::CompareArgs),
     Prices(commands::prices::PricesArgs),
     Study(commands::study::StudyArgs),
+    Roofline(commands::roofline::RooflineArgs),
+    Report(commands::report::ReportArgs),
     Completions(commands::completions::CompletionsArgs),
 }
 
@@ -66,6 +68,8 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Compare(args) => commands::compare::run(&args, &output),
         Command::Prices(args) => commands::prices::run(&args, &output),
         Command::Study(args) => commands::study::run(&args, &output),
+        Command::Roofline(args) => commands::roofline::run(&args, &output),
+        Command::Report(args) => commands::report::run(&args, &output),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
     }
 }

@@ -16,6 +16,8 @@ pub mod model;
 pub mod names;
 pub mod ops;
 pub mod profile;
+pub mod report;
+pub mod roofline;
 pub mod time;
 pub mod traffic;
 pub mod transfer;

@@ -7,12 +7,18 @@ mod designs;
 mod lines;
 mod parity;
 mod plane;
+mod roofline;
+mod roofline_classic;
+mod roofline_plane;
 
 pub use bars::Bars;
 pub use designs::{DesignBar, DesignPoint, RESOURCES, pareto, speedups};
 pub use lines::{Line, LineChart};
 pub use parity::parity;
 pub use plane::{Plane, PlanePoint};
+pub use roofline::{Mark, Series};
+pub use roofline_classic::{NamedRate, RatePoint, RateSeries, RooflineChart};
+pub use roofline_plane::{LaunchBox, PlaneChart, Rug};
 
 use kuva::backend::raster::RasterBackend;
 use kuva::backend::svg::SvgBackend;

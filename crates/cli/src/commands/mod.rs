@@ -14,6 +14,8 @@ pub mod predict;
 mod profile;
 pub mod redact;
 pub mod prices;
+pub mod report;
+pub mod roofline;
 pub mod sensitivity;
 pub mod study;
 mod tabular;

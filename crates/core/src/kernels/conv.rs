@@ -264,8 +264,7 @@ impl Task {
         if !c.channels_last {
             return (2.0 * (x + w + y), 3.0);
         }
-        let (pad_in, pad_out) =
-            (!(c.ci / c.groups).is_multiple_of(v), !(c.co / c.groups).is_multiple_of(v));
+        let (pad_in, pad_out) = (!(c.ci / c.groups).is_multiple_of(v), !(c.co / c.groups).is_multiple_of(v));
         let mut bytes = 0.0;
         let mut kernels = 0.0;
         for (needed, size) in [(pad_in, x), (pad_in || pad_out, w), (pad_out, y)] {

@@ -1,0 +1,302 @@
+//! `preflop roofline`: how far from the roofs each operator is, as a table, as data and as charts.
+
+mod charts;
+pub mod job;
+pub mod page;
+mod study;
+pub mod view;
+
+use crate::error::InputError;
+use crate::output::{self, Align, Output, three_digits};
+use clap::Args;
+use job::JobArgs;
+use preflop_core::roofline::{By, COLUMNS, Level, MachineData, RowData};
+use preflop_core::units::{Bytes, Flops, Seconds};
+use serde::Serialize;
+use std::io::Write as _;
+use view::{Sweep, View};
+
+/// Time-based and hierarchical Roofline of a model: FLOPs, bytes at every level, launches, bounds, slowdown
+///
+/// Charts: `-o FILE.svg`, `.png` (time plane by default, see --chart) or `.html` (interactive, one file).
+/// docs/roofline.md explains how to read them.
+#[derive(Debug, Args)]
+pub struct RooflineArgs {
+    /// Model name (see `preflop models`), or a file with a captured graph in JSON
+    #[arg(required_unless_present = "study")]
+    model: Option<String>,
+
+    #[command(flatten)]
+    job: JobArgs,
+
+    /// One row per call, operator, layer, module, family or model [default: operator; model with --sweep]
+    #[arg(long, value_name = "WHAT", value_parser = by)]
+    by: Option<By>,
+
+    /// Values of a parameter, drawn as a trajectory: batch=1,2,4 or seq=128,256
+    #[arg(long, value_name = "KEY=LIST", value_parser = view::sweep)]
+    sweep: Option<Sweep>,
+
+    /// Chart to draw: plane (time plane), roofline (classic) or hierarchical (all memory levels)
+    #[arg(long, value_name = "KIND", default_value = "plane", value_parser = ["plane", "roofline", "hierarchical"])]
+    chart: String,
+
+    /// Memory level of the time plane: dram, l2 or l1
+    #[arg(long, value_name = "LEVEL", default_value = "dram", value_parser = level)]
+    level: Level,
+
+    /// Roof of the time plane, such as fp32 or "bf16 tensor" [default: the pipe with most FLOPs]
+    #[arg(long, value_name = "PIPE")]
+    roof: Option<String>,
+
+    /// Redraw the V100 study (arXiv 2009.04598) from one of its tables: conv2d or lstm
+    #[arg(long, value_names = ["KIND", "FILE"], num_args = 2, conflicts_with_all = ["model", "sweep"])]
+    study: Option<Vec<String>>,
+
+    /// Rows to print; 0 prints all
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    top: usize,
+
+    /// Print CSV with all columns
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
+    /// Chart file: .svg, .png or .html
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<String>,
+}
+
+fn by(text: &str) -> Result<By, String> {
+    By::ALL
+        .into_iter()
+        .find(|b| b.name() == text)
+        .ok_or_else(|| "it must be call, operator, layer, module, family or model".to_string())
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    match text {
+        "dram" => Ok(Level::Dram),
+        "l2" => Ok(Level::L2),
+        "l1" => Ok(Level::L1),
+        _ => Err("it must be dram, l2 or l1".to_string()),
+    }
+}
+
+#[derive(Serialize)]
+struct Export<'a> {
+    title: &'a str,
+    by: &'static str,
+    views: Vec<ViewExport<'a>>,
+}
+
+#[derive(Serialize)]
+struct ViewExport<'a> {
+    label: &'a str,
+    gpu: &'a str,
+    machine: MachineData,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iteration_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_ms: Option<f64>,
+    gpu_busy_ms: f64,
+    summary: SummaryExport,
+    rows: Vec<RowData>,
+}
+
+#[derive(Serialize)]
+struct SummaryExport {
+    entries: usize,
+    flops: f64,
+    launches: f64,
+    compute_share: f64,
+    memory_share: f64,
+    overhead_share: f64,
+    zero_flop_launch_share: f64,
+    zero_flop_time_share: f64,
+    above_roof: usize,
+}
+
+impl SummaryExport {
+    fn of(view: &View) -> Self {
+        let s = &view.rows.summary;
+        Self {
+            entries: view.rows.entries,
+            flops: s.work.total_flops().0,
+            launches: s.work.launches,
+            compute_share: s.class_shares[0],
+            memory_share: s.class_shares[1],
+            overhead_share: s.class_shares[2],
+            zero_flop_launch_share: s.zero_flop.launch_share,
+            zero_flop_time_share: s.zero_flop.time_share,
+            above_roof: s.above_roof,
+        }
+    }
+}
+
+/// Collects, draws if asked, prints.
+pub fn run(args: &RooflineArgs, output: &Output) -> anyhow::Result<()> {
+    let by = args.by.unwrap_or(if args.sweep.is_some() { By::Model } else { By::Operator });
+    let (title, views) = match (&args.study, &args.model) {
+        (Some(study), _) => study::read(study)?,
+        (None, Some(model)) => view::collect(model, &args.job, args.sweep.as_ref(), by)?,
+        (None, None) => return Err(InputError::new("no model given").into()),
+    };
+    if let Some(path) = &args.output {
+        let wanted = charts::Wanted {
+            kind: &args.chart,
+            level: args.level,
+            roof: args.roof.as_deref(),
+            per_call: matches!(by, By::Call | By::Operator) && args.study.is_none(),
+            by_view: args.sweep.is_some() || args.study.is_some() || views.len() > 1,
+            swept: args.sweep.is_some(),
+        };
+        charts::write(path, &title, &views, &wanted)?;
+        if !output.json && !args.csv {
+            let mut out = output::stdout();
+            writeln!(out, "{}", output.dim(&format!("chart written to {path}")))?;
+            out.flush()?;
+        }
+    }
+    if output.json {
+        let export = Export { title: &title, by: by.name(), views: views.iter().map(view_export).collect() };
+        output::print_json(&export)
+    } else if args.csv {
+        print_csv(&views)
+    } else {
+        views.iter().try_for_each(|view| print(&title, view, args.top, output))
+    }
+}
+
+fn view_export(view: &View) -> ViewExport<'_> {
+    ViewExport {
+        label: &view.label,
+        gpu: &view.machine.name,
+        machine: MachineData::from(&view.machine),
+        iteration_ms: view.iteration.map(Seconds::ms),
+        host_ms: view.host.map(Seconds::ms),
+        gpu_busy_ms: view.rows.summary.work.time.ms(),
+        summary: SummaryExport::of(view),
+        rows: view.rows.rows.iter().map(RowData::from).collect(),
+    }
+}
+
+fn print_csv(views: &[View]) -> anyhow::Result<()> {
+    let mut out = csv::Writer::from_writer(output::stdout());
+    let several = views.len() > 1;
+    let lead = if several { vec!["gpu", "label"] } else { vec![] };
+    out.write_record(lead.into_iter().chain(COLUMNS))?;
+    for view in views {
+        for row in &view.rows.rows {
+            let lead = if several { vec![view.machine.name.clone(), view.label.clone()] } else { vec![] };
+            out.write_record(lead.into_iter().chain(RowData::from(row).cells()))?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn print(title: &str, view: &View, top: usize, output: &Output) -> anyhow::Result<()> {
+    let mut out = output::stdout();
+    let label = if view.label.is_empty() { String::new() } else { format!(" ({})", view.label) };
+    writeln!(out, "{}{label} on {}", output.bold(title), view.machine.title)?;
+    let wide = output.width >= WIDE;
+    let mut header = vec![("name", Align::Keep), ("operator", Align::Keep), ("calls", Align::Right)];
+    header.extend([("time", Align::Right), ("share", Align::Right)]);
+    if wide {
+        header.extend([("FLOPs", Align::Right), ("DRAM", Align::Right), ("AI", Align::Right)]);
+    }
+    header.extend([("t_F", Align::Right), ("t_B", Align::Right), ("t_0", Align::Right)]);
+    header.extend([("slowdown", Align::Right), ("binds", Align::Keep)]);
+    let mut table = output.table(&header);
+    let rows = &view.rows.rows;
+    let shown = if top == 0 { rows.len() } else { top.min(rows.len()) };
+    let dash = || "-".to_string();
+    for row in &rows[..shown] {
+        let data = RowData::from(row);
+        let flag = if data.above_roof.is_empty() { "" } else { " !" };
+        let us = |x: f64| output::time(Seconds::from_us(x));
+        let mut cells = vec![
+            shortened(&data.name, if wide { 34 } else { 20 }),
+            shortened(&data.op, 18),
+            three_or_whole(data.count),
+            us(data.time_us),
+            format!("{:.1} %", 100.0 * data.share),
+        ];
+        if wide {
+            cells.extend([
+                output::flops(Flops(data.flops)).replace("FLOP", "").trim().to_string(),
+                data.dram_bytes.map_or_else(dash, |b| output::traffic(Bytes(b))),
+                data.intensity.map_or_else(dash, three_digits),
+            ]);
+        }
+        cells.extend([
+            us(data.compute_bound_us),
+            data.dram_bound_us.map_or_else(dash, us),
+            us(data.launch_bound_us),
+            data.slowdown.map_or_else(dash, |s| format!("{}x", three_digits(s))),
+            format!("{}{flag}", data.binding),
+        ]);
+        table.add_row(cells);
+    }
+    output::write_table(&mut out, &table)?;
+    if shown < rows.len() {
+        let rest: f64 = rows[shown..].iter().map(|r| r.share).sum();
+        let note = format!(
+            "{} more rows with {:.1} % of the time; --top 0 shows them",
+            rows.len() - shown,
+            100.0 * rest
+        );
+        writeln!(out, "{}", output.dim(&note))?;
+    }
+    writeln!(out)?;
+    for line in summary_lines(view) {
+        writeln!(out, "{}", output::wrapped(&line, output.width, "  "))?;
+    }
+    writeln!(out)?;
+    Ok(out.flush()?)
+}
+
+/// Columns from which FLOPs, bytes and intensity are shown too; `--csv` has everything.
+const WIDE: usize = 130;
+
+/// The end of a long name says more than its beginning.
+fn shortened(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return text.to_string();
+    }
+    let end: String = text.chars().skip(length + 2 - most).collect();
+    format!("..{end}")
+}
+
+fn three_or_whole(x: f64) -> String {
+    if x.fract() == 0.0 { format!("{x}") } else { three_digits(x) }
+}
+
+fn summary_lines(view: &View) -> Vec<String> {
+    let s = &view.rows.summary;
+    let percent = |x: f64| format!("{:.0} %", 100.0 * x);
+    let [compute, memory, overhead] = s.class_shares.map(percent);
+    let mut lines = vec![format!(
+        "GPU {} in {} launches; by the largest bound: compute {compute}, memory {memory}, overhead {overhead} of the time",
+        output::time(s.work.time),
+        three_or_whole(s.work.launches),
+    )];
+    if let (Some(iteration), Some(host)) = (view.iteration, view.host) {
+        lines.push(format!("iteration {}, host {}", output::time(iteration), output::time(host)));
+    }
+    if s.zero_flop.rows > 0 {
+        lines.push(format!(
+            "without FLOPs (casts, copies, look-ups): {} of the launches, {} of the time",
+            percent(s.zero_flop.launch_share),
+            percent(s.zero_flop.time_share)
+        ));
+    }
+    if s.above_roof > 0 {
+        lines.push(format!(
+            "! {} rows lie above a roof: their bytes come from a cache or their products are saved by an algorithm, \
+             or the data are wrong",
+            s.above_roof
+        ));
+    }
+    lines
+}

@@ -1,0 +1,109 @@
+//! One HTML file that works offline: the chart code, and the data as JSON.
+
+use super::view::View;
+use preflop_core::roofline::{MachineData, RowData, Rows};
+use serde::Serialize;
+
+/// The chart code, built from web/ by `npm run build`.
+const SCRIPT: &str = include_str!("../../../assets/charts.js");
+/// Its look.
+const STYLE: &str = include_str!("../../../assets/charts.css");
+
+/// What a page shows of a view.
+#[derive(Debug, Serialize)]
+pub struct PageView {
+    label: String,
+    gpu: String,
+    machine: MachineData,
+    rows: Vec<RowData>,
+    /// Pieces of work that the rows stand for.
+    entries: usize,
+    /// Rows that were put together because there are too many to draw.
+    merged: usize,
+    zero_flop_launch_share: f64,
+    zero_flop_time_share: f64,
+}
+
+impl PageView {
+    /// A view with at most about `most` rows.
+    pub fn new(label: &str, machine: MachineData, rows: &Rows, most: usize) -> Self {
+        let (limited, merged) = rows.limited(most);
+        Self {
+            label: label.to_string(),
+            gpu: machine.gpu.clone(),
+            machine,
+            rows: limited.iter().map(|r| RowData::from(r).rounded()).collect(),
+            entries: rows.entries,
+            merged,
+            zero_flop_launch_share: rows.summary.zero_flop.launch_share,
+            zero_flop_time_share: rows.summary.zero_flop.time_share,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Data<'a, R> {
+    title: &'a str,
+    /// Draw one call of each row instead of all its calls.
+    per_call: bool,
+    views: &'a [PageView],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<&'a R>,
+}
+
+/// A page of charts.
+pub fn roofline(title: &str, views: &[View], per_call: bool, most: usize) -> anyhow::Result<String> {
+    let views: Vec<PageView> =
+        views.iter().map(|v| PageView::new(&v.label, MachineData::from(&v.machine), &v.rows, most)).collect();
+    page::<()>(title, &views, per_call, None, "This page draws its charts with JavaScript.")
+}
+
+/// A page from its parts. `plain` is for readers without JavaScript.
+pub fn page<R: Serialize>(
+    title: &str,
+    views: &[PageView],
+    per_call: bool,
+    report: Option<&R>,
+    plain: &str,
+) -> anyhow::Result<String> {
+    let data = serde_json::to_string(&Data { title, per_call, views, report })?;
+    // Inside a script element only `</` and `<!--` could end or change the meaning of the text.
+    let data = data.replace('<', "\\u003c");
+    let (title, plain) = (escaped(title), escaped(plain));
+    Ok(format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"generator\" content=\"preflop {}\">\n<title>{title}</title>\n\
+         <link rel=\"icon\" href=\"data:,\">\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <div id=\"app\"></div>\n<noscript><pre>{plain}</pre></noscript>\n\
+         <script id=\"data\" type=\"application/json\">{data}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+        env!("CARGO_PKG_VERSION")
+    ))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_break_out_of_the_page() {
+        let page = page::<()>("</title><script>x", &[], true, None, "<b>").unwrap();
+        assert!(page.contains("&lt;/title&gt;&lt;script&gt;x"));
+        assert!(!page.contains("</title><script>x"));
+        // The data hold no raw `<`.
+        let data = page.split("application/json\">").nth(1).unwrap().split("</script>").next().unwrap();
+        assert!(!data.contains('<') && data.contains("\\u003c/title>"));
+    }
+
+    #[test]
+    fn the_page_asks_the_network_for_nothing() {
+        let page = page::<()>("t", &[], true, None, "").unwrap();
+        for link in ["src=\"http", "href=\"http", "@import", "url(http"] {
+            assert!(!page.contains(link), "{link}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Tables of the V100 study (arXiv 2009.04598), as they come out of its notebooks or derived from them.
+
+use super::view::View;
+use crate::error::InputError;
+use crate::input;
+use preflop_core::roofline::{By, Entry, Rows, StudyRow, study_machine};
+use preflop_core::units::{Flops, Seconds};
+use std::collections::HashMap;
+
+/// A table is a few hundred rows.
+const MAX_TABLE: u64 = 4 << 20;
+
+/// Title and one view per framework, precision and pass.
+pub fn read(study: &[String]) -> anyhow::Result<(String, Vec<View>)> {
+    let [kind, path] = study else {
+        return Err(InputError::new("--study takes a kind and a file").into());
+    };
+    let (prefix, title) = match kind.as_str() {
+        "conv2d" => ("conv2d", "conv2d of ResNet-50 on a V100"),
+        "lstm" => ("rnn1d", "LSTM on a V100"),
+        other => {
+            return Err(InputError::new(format!("unknown study `{other}`"))
+                .hint("there are conv2d and lstm")
+                .into());
+        }
+    };
+    let bytes = input::read_limited(path, MAX_TABLE, "table of the study")?;
+    let mut reader = csv::Reader::from_reader(bytes.as_slice());
+    let mut groups: Vec<(String, Vec<Entry>)> = Vec::new();
+    for (i, row) in reader.deserialize::<HashMap<String, String>>().enumerate() {
+        let line = i + 2;
+        let row = row.map_err(|e| InputError::new(format!("{path}:{line}: {e}")))?;
+        if row.get("set").is_some_and(|set| !set.starts_with(prefix)) {
+            continue;
+        }
+        let (label, entry) = entry(&row).map_err(|what| {
+            InputError::new(format!("{path}:{line}: {what}"))
+                .hint("a table of the study has FLOPs, DRAM AI, CUDA Time and Invocations, or gflops, mb, t_us and invocations")
+        })?;
+        match groups.iter_mut().find(|g| g.0 == label) {
+            Some(group) => group.1.push(entry),
+            None => groups.push((label, vec![entry])),
+        }
+    }
+    if groups.is_empty() {
+        return Err(InputError::new(format!("{path}: no row of the study `{kind}`")).into());
+    }
+    let machine = study_machine();
+    let views = groups
+        .into_iter()
+        .map(|(label, entries)| View {
+            label,
+            rows: Rows::new(&entries, By::Call, &machine),
+            machine: machine.clone(),
+            iteration: None,
+            host: None,
+        })
+        .collect();
+    Ok((title.to_string(), views))
+}
+
+type Cells = HashMap<String, String>;
+
+fn text<'a>(row: &'a Cells, keys: &[&str]) -> Option<&'a str> {
+    keys.iter().find_map(|key| row.get(*key)).map(String::as_str)
+}
+
+fn number(row: &Cells, key: &str) -> Result<Option<f64>, String> {
+    let Some(cell) = row.get(key) else { return Ok(None) };
+    match cell.parse::<f64>() {
+        Ok(x) if x.is_finite() && x >= 0.0 => Ok(Some(x)),
+        _ => Err(format!("`{key}` is `{cell}`, not a number from 0")),
+    }
+}
+
+fn needed(row: &Cells, raw: &str, raw_unit: f64, derived: &str, unit: f64) -> Result<f64, String> {
+    if let Some(x) = number(row, raw)? {
+        return Ok(x * raw_unit);
+    }
+    number(row, derived)?
+        .map(|x| x * unit)
+        .ok_or_else(|| format!("there is no column `{raw}` or `{derived}`"))
+}
+
+fn entry(row: &Cells) -> Result<(String, Entry), String> {
+    let study = StudyRow {
+        flops: Flops(needed(row, "FLOPs", 1.0, "gflops", 1e9)?),
+        dram_intensity: needed(row, "DRAM AI", 1.0, "dram_ai", 1.0)?,
+        time: Seconds(needed(row, "CUDA Time", 1.0, "t_us", 1e-6)?),
+        launches: needed(row, "Invocations", 1.0, "invocations", 1.0)?,
+    };
+    let get = |keys: &[&str]| text(row, keys).unwrap_or("").to_string();
+    let precision = get(&["Precision", "precision"]);
+    let pass = get(&["Pass", "pass"]);
+    let framework = match row.get("set") {
+        Some(set) => set.split('-').nth(1).unwrap_or(set).to_uppercase(),
+        None => get(&["Framework"]),
+    };
+    let kernel = get(&["Kernel Shape", "Cell", "kernel_or_cell"]);
+    let size = get(&["Stride Size", "Hidden Size", "stride_or_hidden"]);
+    let batch = get(&["Batch Size", "batch"]);
+    let steps = get(&["Time Steps", "timesteps"]);
+    let features = get(&["Features", "features"]);
+    let layer = if steps.is_empty() {
+        format!("{kernel} stride {size} batch {batch}")
+    } else {
+        format!("{kernel} {batch}x{steps}x{features} hidden {size}")
+    };
+    let entry = Entry {
+        identity: format!("{framework} {precision} {pass} {layer}"),
+        layer,
+        op: format!("{framework} {pass}"),
+        family: framework.clone(),
+        phase: pass.clone(),
+        dtype: precision.clone(),
+        count: 1.0,
+        work: study.work(),
+    };
+    Ok((format!("{framework} {precision} {pass}"), entry))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cells(pairs: &[(&str, &str)]) -> Cells {
+        pairs.iter().map(|(k, v)| ((*k).to_string(), (*v).to_string())).collect()
+    }
+
+    #[test]
+    fn both_forms_of_a_row_mean_the_same() {
+        let raw = cells(&[("FLOPs", "2e9"), ("DRAM AI", "20"), ("CUDA Time", "0.001"), ("Invocations", "3")]);
+        let derived = cells(&[("gflops", "2"), ("dram_ai", "20"), ("t_us", "1000"), ("invocations", "3")]);
+        assert_eq!(entry(&raw).unwrap().1.work, entry(&derived).unwrap().1.work);
+        assert!(entry(&cells(&[("FLOPs", "x")])).unwrap_err().contains("`FLOPs`"));
+        assert!(entry(&cells(&[])).unwrap_err().contains("no column"));
+    }
+}

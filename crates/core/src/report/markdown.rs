@@ -1,0 +1,147 @@
+//! The report as Markdown.
+
+use super::{GpuSummary, Part, Report, ms, three};
+use std::fmt::Write as _;
+
+/// Layers listed; the page has all.
+const LAYERS: usize = 40;
+
+/// The text. Names are kept apart from the markup: a bar or a line break cannot end a cell.
+pub fn markdown(report: &Report) -> String {
+    let mut out = String::new();
+    // Writing into a string does not fail.
+    let _ = write(&mut out, report);
+    out
+}
+
+fn write(out: &mut String, r: &Report) -> std::fmt::Result {
+    writeln!(out, "# {}\n", cell(&r.headline))?;
+    gpus(out, &r.gpus)?;
+    writeln!(out, "\n## What binds\n")?;
+    for line in &r.binds {
+        writeln!(out, "- {line}")?;
+    }
+    writeln!(out, "\n## What would help\n")?;
+    if r.helps.is_empty() {
+        writeln!(out, "Nothing that was tried.")?;
+    } else {
+        writeln!(out, "| change | iteration | samples/s | why |\n|---|---:|---:|---|")?;
+        for h in &r.helps {
+            writeln!(
+                out,
+                "| {} | {} | {}x | {} |",
+                cell(&h.change),
+                ms(h.iteration_ms),
+                three(h.speedup),
+                cell(&h.note)
+            )?;
+        }
+    }
+    for (title, parts) in [("phase", &r.phases), ("family", &r.families), ("module", &r.modules)] {
+        writeln!(out, "\n## Time by {title}\n")?;
+        table_of_parts(out, title, parts)?;
+    }
+    layers(out, r)?;
+    writeln!(out, "\n## Operators without a model\n")?;
+    if r.unmodelled.is_empty() {
+        writeln!(out, "None: every operator of this model has one.")?;
+    }
+    for u in &r.unmodelled {
+        writeln!(
+            out,
+            "- `{}`: {} calls, {:.1} % of the time, by its bytes alone",
+            cell(&u.name),
+            u.calls,
+            100.0 * u.share
+        )?;
+    }
+    writeln!(out, "\n## Assumptions and accuracy\n")?;
+    for line in r.assumptions.iter().chain(&r.accuracy) {
+        writeln!(out, "- {}", cell(line))?;
+    }
+    writeln!(out, "\n## Reproduce\n\n```sh\n{}\n```\n\npreflop {}", r.command, r.version)
+}
+
+fn gpus(out: &mut String, gpus: &[GpuSummary]) -> std::fmt::Result {
+    writeln!(
+        out,
+        "| GPU | iteration | 90 % interval | samples/s | memory | GPU busy | host | binds | $ per million samples |"
+    )?;
+    writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---|---:|")?;
+    for g in gpus {
+        let fits = if g.fits { "" } else { " (does not fit)" };
+        writeln!(
+            out,
+            "| {} | {} | {} to {} | {} | {} GiB{fits} | {} | {} | {} | {} |",
+            cell(&g.title),
+            ms(g.iteration_ms),
+            ms(g.low_ms),
+            ms(g.high_ms),
+            three(g.samples_per_s),
+            three(g.memory_mib / 1024.0),
+            ms(g.gpu_busy_ms),
+            ms(g.host_ms),
+            g.bound,
+            g.usd_per_million_samples.map_or_else(|| "not known".to_string(), three)
+        )?;
+    }
+    Ok(())
+}
+
+fn table_of_parts(out: &mut String, title: &str, parts: &[Part]) -> std::fmt::Result {
+    writeln!(out, "| {title} | time | share | largest bound | slowdown |\n|---|---:|---:|---|---:|")?;
+    for p in parts {
+        let slowdown = p.slowdown.map_or_else(|| "-".to_string(), |s| format!("{}x", three(s)));
+        writeln!(
+            out,
+            "| {} | {} | {:.1} % | {} | {slowdown} |",
+            cell(&p.name),
+            ms(p.time_ms),
+            100.0 * p.share,
+            p.class
+        )?;
+    }
+    Ok(())
+}
+
+fn layers(out: &mut String, r: &Report) -> std::fmt::Result {
+    writeln!(out, "\n## Layers\n")?;
+    writeln!(
+        out,
+        "| layer | time | share | t_F | t_B | t_0 | slowdown | binds |\n|---|---:|---:|---:|---:|---:|---:|---|"
+    )?;
+    let us = |x: f64| ms(x / 1000.0);
+    for row in r.layers.iter().take(LAYERS) {
+        writeln!(
+            out,
+            "| {} | {} | {:.1} % | {} | {} | {} | {} | {} |",
+            cell(&row.name),
+            us(row.time_us),
+            100.0 * row.share,
+            us(row.compute_bound_us),
+            row.dram_bound_us.map_or_else(|| "-".to_string(), us),
+            us(row.launch_bound_us),
+            row.slowdown.map_or_else(|| "-".to_string(), |s| format!("{}x", three(s))),
+            row.binding
+        )?;
+    }
+    if r.layers.len() > LAYERS {
+        let rest: f64 = r.layers[LAYERS..].iter().map(|l| l.share).sum();
+        writeln!(out, "\n{} more layers with {:.1} % of the time.", r.layers.len() - LAYERS, 100.0 * rest)?;
+    }
+    Ok(())
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace(['\n', '\r'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_stay_cells() {
+        assert_eq!(cell("a|b\nc"), "a\\|b c");
+    }
+}

@@ -1,0 +1,39 @@
+// A table that sorts by its columns.
+import { el } from "./dom";
+
+export interface Column<T> {
+  title: string;
+  /** What is sorted. */
+  value: (row: T) => number | string;
+  /** What is shown. */
+  text: (row: T) => string;
+  hint?: string;
+}
+
+export function sortable<T>(id: string, rows: T[], columns: Column<T>[], first: number): HTMLElement {
+  let by = first;
+  let down = true;
+  const body = el("tbody");
+  const heads = columns.map((c, i) => {
+    const button = el("button", { type: "button", title: c.hint ?? `sort by ${c.title}` }, c.title);
+    button.addEventListener("click", () => {
+      down = by === i ? !down : typeof c.value(rows[0]) === "number";
+      by = i;
+      fill();
+    });
+    return el("th", { scope: "col" }, button);
+  });
+  const fill = (): void => {
+    const value = columns[by].value;
+    const sorted = [...rows].sort((a, b) => {
+      const [x, y] = [value(a), value(b)];
+      const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), "en", { numeric: true });
+      return down ? -order : order;
+    });
+    heads.forEach((h, i) => h.setAttribute("aria-sort", i === by ? (down ? "descending" : "ascending") : "none"));
+    body.replaceChildren(...sorted.map((row) => el("tr", {}, ...columns.map((c) =>
+      el("td", typeof c.value(row) === "number" ? { class: "number" } : {}, c.text(row))))));
+  };
+  if (rows.length > 0) fill();
+  return el("div", { class: "scroll" }, el("table", { id }, el("thead", {}, el("tr", {}, ...heads)), body));
+}

@@ -1,0 +1,103 @@
+// What the command line writes into a page: crates/core/src/roofline/export.rs and crates/core/src/report.
+
+export type Level = "dram" | "l2" | "l1";
+export const LEVELS: Level[] = ["dram", "l2", "l1"];
+export const LEVEL_NAMES: Record<Level, string> = { dram: "DRAM", l2: "L2", l1: "L1" };
+
+export interface Row {
+  name: string;
+  op: string;
+  family: string;
+  phase: string;
+  dtype: string;
+  count: number;
+  launches: number;
+  flops: number;
+  flops_by_pipe: Record<string, number>;
+  dram_bytes: number | null;
+  l2_bytes: number | null;
+  l1_bytes: number | null;
+  time_us: number;
+  share: number;
+  compute_bound_us: number;
+  dram_bound_us: number | null;
+  l2_bound_us: number | null;
+  l1_bound_us: number | null;
+  launch_bound_us: number;
+  host_launch_bound_us: number;
+  intensity: number | null;
+  slowdown: number | null;
+  class: string;
+  binding: string;
+  above_roof: string[];
+}
+
+export interface Machine {
+  gpu: string;
+  title: string;
+  roofs: { pipe: string; flops_per_s: number }[];
+  dram_bytes_per_s: number | null;
+  l2_bytes_per_s: number | null;
+  l1_bytes_per_s: number | null;
+  device_overhead_us: number;
+  host_overhead_us: number;
+}
+
+export interface View {
+  label: string;
+  gpu: string;
+  machine: Machine;
+  rows: Row[];
+  entries: number;
+  merged: number;
+  zero_flop_launch_share: number;
+  zero_flop_time_share: number;
+}
+
+export interface GpuSummary {
+  gpu: string;
+  title: string;
+  iteration_ms: number;
+  low_ms: number;
+  high_ms: number;
+  samples_per_s: number;
+  memory_mib: number;
+  gpu_memory_mib: number;
+  fits: boolean;
+  bound: string;
+  gpu_busy_ms: number;
+  host_ms: number;
+  usd_per_hour: number | null;
+  usd_per_million_samples: number | null;
+}
+
+export interface Report {
+  headline: string;
+  command: string;
+  version: string;
+  gpus: GpuSummary[];
+  binds: string[];
+  helps: { change: string; iteration_ms: number; speedup: number; note: string }[];
+  families: { name: string; time_ms: number; share: number; class: string; slowdown: number | null }[];
+  modules: { name: string; time_ms: number; share: number; class: string; slowdown: number | null }[];
+  phases: { name: string; time_ms: number; share: number }[];
+  layers: Row[];
+  unmodelled: { name: string; calls: number; share: number }[];
+  assumptions: string[];
+  accuracy: string[];
+}
+
+export interface PageData {
+  title: string;
+  per_call: boolean;
+  views: View[];
+  report?: Report;
+}
+
+export function bytesAt(row: Row, level: Level): number {
+  return (level === "dram" ? row.dram_bytes : level === "l2" ? row.l2_bytes : row.l1_bytes) ?? 0;
+}
+
+export function bandwidthAt(machine: Machine, level: Level): number | null {
+  return level === "dram" ? machine.dram_bytes_per_s : level === "l2" ? machine.l2_bytes_per_s : machine.l1_bytes_per_s;
+}
