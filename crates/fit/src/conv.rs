@@ -4,6 +4,7 @@ use crate::chooser;
 use crate::data::Measured;
 use crate::samples::Sample;
 use crate::simplex::minimise;
+use preflop_core::Dtype;
 use preflop_core::gpu::Gpu;
 use preflop_core::kernels::Machine;
 use preflop_core::kernels::conv::{
@@ -11,9 +12,8 @@ use preflop_core::kernels::conv::{
 };
 use preflop_core::kernels::conv_features::{CHOICE_FEATURES, candidates_of, finish};
 use preflop_core::ops::{Gemm, Op};
-use preflop_core::time::choice::Chooser;
-use preflop_core::Dtype;
 use preflop_core::time::TimeModel;
+use preflop_core::time::choice::Chooser;
 use preflop_core::time::conv_table::{ConvContext, ConvForms, coarser};
 use rayon::prelude::*;
 use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use preflop_core::gpu::{Gpu, catalog};
-use preflop_core::ops::{Conv, 
-    Attention, Elementwise, ElementwiseKind, Gemm, Op, OpCall, Rnn, RnnKind, Rowwise, RowwiseKind, row,
+use preflop_core::ops::{
+    Attention, Conv, Elementwise, ElementwiseKind, Gemm, Op, OpCall, Rnn, RnnKind, Rowwise, RowwiseKind, row,
 };
 use preflop_core::{Dtype, Pass};
 use std::fs::File;
@@ -118,7 +118,8 @@ pub fn bf16_products(shared: &Path) -> Result<Vec<Measured>> {
                     call: call.clone(),
                     gpu: index(gpu),
                     us: ms * 1e3,
-                    kernels: String::new(), source: "published",
+                    kernels: String::new(),
+                    source: "published",
                 });
             }
         }
@@ -156,7 +157,8 @@ pub fn fp32_products(shared: &Path) -> Result<Vec<Measured>> {
                 call: OpCall::fwd(Op::Gemm(gemm), Dtype::Fp32),
                 gpu,
                 us,
-                kernels: r[9].to_string(), source: "published",
+                kernels: r[9].to_string(),
+                source: "published",
             });
         }
     }
@@ -188,7 +190,8 @@ pub fn fp32_vectors(shared: &Path) -> Result<Vec<Measured>> {
             call: OpCall::new(op, Pass::Fwd, Dtype::Fp32),
             gpu,
             us,
-            kernels: r[2].to_string(), source: "published",
+            kernels: r[2].to_string(),
+            source: "published",
         });
     }
     Ok(out)
@@ -208,7 +211,13 @@ pub fn fp8_products(shared: &Path) -> Result<Vec<Measured>> {
         };
         let d = |i: usize| r[i].parse::<u64>();
         let call = OpCall::fwd(Op::Gemm(Gemm::linear(d(3)?, d(4)?, d(5)?, false)), Dtype::Fp8);
-        out.push(Measured { call, gpu: index(gpu), us: r[6].parse::<f64>()? * 1e3, kernels: String::new(), source: "published" });
+        out.push(Measured {
+            call,
+            gpu: index(gpu),
+            us: r[6].parse::<f64>()? * 1e3,
+            kernels: String::new(),
+            source: "published",
+        });
     }
     Ok(out)
 }
@@ -255,7 +264,8 @@ pub fn published_attention(shared: &Path) -> Result<Vec<Measured>> {
                 call: OpCall::fwd(Op::Attention(op), Dtype::Bf16),
                 gpu: index(gpu),
                 us: text("time_ms").parse::<f64>()? * 1e3,
-                kernels: text("kernel_source").to_string(), source: "published",
+                kernels: text("kernel_source").to_string(),
+                source: "published",
             });
         }
     }
@@ -291,7 +301,8 @@ pub fn published_rnn(shared: &Path) -> Result<Vec<Measured>> {
                 call: OpCall::fwd(Op::Rnn(op), Dtype::Fp32),
                 gpu: index(gpu),
                 us,
-                kernels: String::new(), source: "published",
+                kernels: String::new(),
+                source: "published",
             });
         }
     }
@@ -322,7 +333,8 @@ pub fn fp32_convolutions(shared: &Path) -> Result<Vec<Measured>> {
 pub fn deepbench_convolutions(shared: &Path) -> Result<Vec<Measured>> {
     let mut reader = csv::Reader::from_reader(open(&shared.join("deepbench/conv.csv"))?);
     let headers = reader.headers()?.clone();
-    let at = |name: &str| headers.iter().position(|h| h == name).with_context(|| format!("deepbench: no {name}"));
+    let at =
+        |name: &str| headers.iter().position(|h| h == name).with_context(|| format!("deepbench: no {name}"));
     let columns: Vec<usize> = ["N", "C", "H", "W", "K", "R", "S", "stride_h", "stride_w", "pad_h", "pad_w"]
         .iter()
         .map(|c| at(c))
@@ -334,7 +346,8 @@ pub fn deepbench_convolutions(shared: &Path) -> Result<Vec<Measured>> {
         if &r[dtype] != "fp32" || &r[phase] != "fwd" {
             continue;
         }
-        let v: Vec<u64> = columns.iter().map(|&i| r[i].parse::<f64>().map(|x| x as u64)).collect::<Result<_, _>>()?;
+        let v: Vec<u64> =
+            columns.iter().map(|&i| r[i].parse::<f64>().map(|x| x as u64)).collect::<Result<_, _>>()?;
         let conv = Conv {
             w: v[3],
             s: v[6],

@@ -23,7 +23,7 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], family: Family) -> Vec<Sampl
             gpu: m.gpu,
             group: i,
             weight: 1.0,
-                source: m.source,
+            source: m.source,
         })
         .collect()
 }

@@ -98,7 +98,8 @@ impl Learned {
             classes.entry(&s.class).or_default().push((*p, s.seconds));
             gpus.entry(s.gpu).or_default().push(i);
         }
-        let sources: BTreeSet<&str> = self.samples.iter().map(|s| s.source).filter(|s| !s.is_empty()).collect();
+        let sources: BTreeSet<&str> =
+            self.samples.iter().map(|s| s.source).filter(|s| !s.is_empty()).collect();
         for source in sources {
             let pairs = all().filter(|(s, _)| s.source == source).map(|(s, p)| (*p, s.seconds));
             let _ = writeln!(out, "    file {source:29} {}", score(pairs));
@@ -168,11 +169,17 @@ impl Learned {
                 members.iter().map(|&i| (self.predicted[i], seconds(i))).collect(),
             ));
         }
-        let sources: BTreeSet<&str> = self.samples.iter().map(|s| s.source).filter(|s| !s.is_empty()).collect();
+        let sources: BTreeSet<&str> =
+            self.samples.iter().map(|s| s.source).filter(|s| !s.is_empty()).collect();
         for source in sources {
             let members = pick(&|s| s.source == source);
             let name = format!("file {source}");
-            out.push(row(&name, "all", "cross-validated", members.iter().map(|&i| (self.predicted[i], seconds(i))).collect()));
+            out.push(row(
+                &name,
+                "all",
+                "cross-validated",
+                members.iter().map(|&i| (self.predicted[i], seconds(i))).collect(),
+            ));
         }
         let gpus: BTreeSet<usize> = self.samples.iter().map(|s| s.gpu).collect();
         for gpu in gpus.into_iter().filter(|_| !self.left_out.is_empty()) {

@@ -456,7 +456,8 @@ impl ConvKey {
             let kinds = if family.streams() { 0..KINDS as u8 } else { 0..9 };
             (0..3u8).flat_map(move |pass| {
                 let kinds = kinds.clone();
-                (0..3u8).flat_map(move |group| kinds.clone().map(move |kind| Self { family, pass, group, kind }))
+                (0..3u8)
+                    .flat_map(move |group| kinds.clone().map(move |kind| Self { family, pass, group, kind }))
             })
         })
     }
