@@ -1,4 +1,5 @@
 //! Runs `compare`, `prices` and `study` as users do.
+#![allow(clippy::unwrap_used)]
 
 use std::process::{Command, Output, Stdio};
 

@@ -1,5 +1,5 @@
 //! Predicted memory with its reserve against measured peaks: what is said to fit must fit.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use preflop_core::cost::Reserve;
 use preflop_core::cost::fit::prudent_peak;

@@ -1,5 +1,5 @@
 //! The findings of the study of seven GPUs, from predictions.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use preflop_core::cost::study::{self, Cell, GPUS, Kind, StudyError, WORKLOADS, Workload};
 use preflop_core::cost::{Catalogue, Pricing};

@@ -57,14 +57,12 @@ pub fn run(args: &PricesArgs, output: &Output) -> anyhow::Result<()> {
     match &args.command {
         Some(Command::Import { file, output: path }) => {
             let text = import(&read_text(file, MAX_LISTINGS, "table of listings")?, file)?;
-            match path {
-                Some(path) => std::fs::write(path, text).with_context(|| format!("cannot write `{path}`")),
-                None => {
-                    let mut out = output::stdout();
-                    out.write_all(text.as_bytes())?;
-                    Ok(out.flush()?)
-                }
+            if let Some(path) = path {
+                return std::fs::write(path, text).with_context(|| format!("cannot write `{path}`"));
             }
+            let mut out = output::stdout();
+            out.write_all(text.as_bytes())?;
+            Ok(out.flush()?)
         }
         None => list(args.gpu.as_deref(), output),
     }

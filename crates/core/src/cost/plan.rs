@@ -111,8 +111,8 @@ impl Limits {
 mod tests {
     use super::*;
 
-    fn way(hours: f64, usd: Option<f64>) -> Option<Way> {
-        Some(Way { time: Seconds(hours * 3600.0), usd })
+    fn way(hours: f64, usd: Option<f64>) -> Way {
+        Way { time: Seconds(hours * 3600.0), usd }
     }
 
     #[test]
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn cheapest_in_time_and_fastest_for_the_money() {
-        let ways =
-            [way(10.0, Some(50.0)), way(20.0, Some(30.0)), way(60.0, Some(10.0)), way(1.0, None), None];
+        let priced = [way(10.0, Some(50.0)), way(20.0, Some(30.0)), way(60.0, Some(10.0)), way(1.0, None)];
+        let ways = [priced.map(Some).as_slice(), &[None]].concat();
         let limits = |hours: Option<f64>, usd| Limits {
             deadline: hours.map(|h| Seconds(h * 3600.0)),
             budget_usd: usd,

@@ -264,6 +264,20 @@ fn today() -> Date {
     Date::from_unix_days(u32::try_from(seconds / 86_400).unwrap_or(0))
 }
 
+/// A GPU that was named must have a price where one is needed; of all GPUs, some must.
+fn check_prices(question: &Question) -> anyhow::Result<()> {
+    let needed = question.rank == RankBy::Cost || question.limits.goal().is_some();
+    if !needed {
+        return Ok(());
+    }
+    let names: Vec<&str> = question.gpus.iter().map(|g| g.name.as_str()).collect();
+    let lacking = super::unpriced(question, names.iter().copied()).len();
+    if question.named || lacking == names.len() {
+        question.prices.need(&names, question.pricing)?;
+    }
+    Ok(())
+}
+
 impl CompareArgs {
     /// Checks everything before anything is computed.
     pub fn question(&self) -> anyhow::Result<Question> {
@@ -325,7 +339,7 @@ impl CompareArgs {
             grams_per_kwh: self.grams_per_kwh,
             reserve: Reserve::default(),
         };
-        self.check_prices(&question)?;
+        check_prices(&question)?;
         Ok(question)
     }
 
@@ -341,20 +355,6 @@ impl CompareArgs {
         let graph = input::model(&self.model, batch, self.seq)?;
         let samples = graph.samples;
         Ok((Source::Captured(Box::new(graph)), samples))
-    }
-
-    /// A GPU that was named must have a price where one is needed; of all GPUs, some must.
-    fn check_prices(&self, question: &Question) -> anyhow::Result<()> {
-        let needed = question.rank == RankBy::Cost || question.limits.goal().is_some();
-        if !needed {
-            return Ok(());
-        }
-        let names: Vec<&str> = question.gpus.iter().map(|g| g.name.as_str()).collect();
-        let lacking = super::unpriced(question, names.iter().copied()).len();
-        if question.named || lacking == names.len() {
-            question.prices.need(&names, question.pricing)?;
-        }
-        Ok(())
     }
 
     fn measured(&self) -> anyhow::Result<Option<(String, Seconds)>> {

@@ -192,14 +192,15 @@ fn note_unpriced(question: &Question, rows: &[Row]) {
     }
 }
 
+fn maybe(x: Option<f64>) -> String {
+    x.map_or_else(String::new, |x| x.to_string())
+}
+
 /// CSV or JSON.
 pub fn write_file(path: &str, rows: &[Row]) -> anyhow::Result<()> {
     let format = tabular::Format::of_path(path)?;
     let number = |value: fn(&Row) -> f64| Column::Number(rows.iter().map(value).collect());
     let text = |value: fn(&Row) -> String| Column::Text(rows.iter().map(value).collect());
-    fn maybe(x: Option<f64>) -> String {
-        x.map_or_else(String::new, |x| x.to_string())
-    }
     let columns: Columns = vec![
         ("gpu".into(), text(|r| r.gpu.clone())),
         ("batch".into(), Column::Count(rows.iter().map(|r| r.batch).collect())),

@@ -38,7 +38,7 @@ pub fn rows(question: &Question, model: &TimeModel, scale: f64) -> anyhow::Resul
         })
         .collect();
     largest_batches(question, &mut rows, &best, &lowered)?;
-    advise(question, model, &mut rows)?;
+    advise(question, model, &mut rows);
     Ok(rows)
 }
 
@@ -135,7 +135,7 @@ fn largest(
 }
 
 /// What would make each run fit that does not.
-fn advise(question: &Question, model: &TimeModel, rows: &mut [Row]) -> Result<(), ModelError> {
+fn advise(question: &Question, model: &TimeModel, rows: &mut [Row]) {
     let mut iterations: HashMap<Setup, Iteration> = HashMap::new();
     let host = model.host_model();
     for (row, gpu) in rows.iter_mut().zip(&question.gpus).filter(|(row, _)| !row.fits) {
@@ -156,5 +156,4 @@ fn advise(question: &Question, model: &TimeModel, rows: &mut [Row]) -> Result<()
         row.changes =
             fit::changes(&asked, gpu, &question.reserve, &host, run, row.largest_batch.unwrap_or(0));
     }
-    Ok(())
 }
