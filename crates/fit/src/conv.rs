@@ -141,5 +141,5 @@ pub fn samples(rows: &[Row], gpus: &[Gpu], table: &ConvForms) -> (Vec<Sample>, C
             }
         })
         .collect();
-    (samples, full, right as f64 / named.len().max(1) as f64)
+    (samples, full, f64::from(right) / named.len().max(1) as f64)
 }

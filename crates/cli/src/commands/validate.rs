@@ -146,9 +146,14 @@ impl Scorer<'_> {
         files.sort();
         for path in files {
             let name = path.to_string_lossy().to_string();
-            if name.ends_with(".csv") {
+            let lower = name.to_ascii_lowercase();
+            let gz = lower.strip_suffix(".gz");
+            if Path::new(gz.unwrap_or(&lower)).extension().is_none_or(|e| e != "csv") {
+                continue;
+            }
+            if gz.is_none() {
                 self.read(input::open(&name)?, &name)?;
-            } else if name.ends_with(".csv.gz") {
+            } else {
                 self.read(GzDecoder::new(input::open(&name)?), &name)?;
             }
         }
