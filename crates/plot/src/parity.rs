@@ -7,8 +7,10 @@ use kuva::render::plots::Plot;
 use kuva::render::render::render_multiple;
 
 /// Colours in turn (Okabe and Ito 2008).
-const COLORS: [&str; 8] =
-    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d", "#a6761d"];
+const COLORS: [&str; 10] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d", "#a6761d", "#5e4fa2",
+    "#000000",
+];
 /// Most dots of one group: more would only hide each other and swell the file.
 const MOST_DOTS: usize = 1500;
 
@@ -17,7 +19,7 @@ pub fn parity(title: &str, groups: &[(String, Vec<(f64, f64)>)]) -> Result<Chart
     let all = || groups.iter().flat_map(|(_, points)| points.iter().flat_map(|(a, b)| [*a, *b]));
     let low = all().fold(f64::INFINITY, f64::min);
     let high = all().fold(0.0, f64::max);
-    if !(low > 0.0 && high.is_finite()) {
+    if !(low > 0.0 && low <= high && high.is_finite()) {
         return Err(PlotError::Empty);
     }
     let (low, high) = (low * 0.7, high * 1.4);
@@ -42,6 +44,10 @@ pub fn parity(title: &str, groups: &[(String, Vec<(f64, f64)>)]) -> Result<Chart
         .with_x_label("measured (us)")
         .with_y_label("predicted (us)")
         .with_log_scale()
+        .with_x_axis_min(low)
+        .with_x_axis_max(high)
+        .with_y_axis_min(low)
+        .with_y_axis_max(high)
         .with_legend_position(LegendPosition::OutsideRightTop)
         .with_width(820.0)
         .with_height(640.0);

@@ -54,6 +54,8 @@ pub enum RowError {
 /// Largest size of one dimension and largest element count of one tensor.
 const MAX_DIM: u64 = 1 << 40;
 const MAX_ELEMENTS: f64 = 1e15;
+/// Largest stride, padding, dilation, window or sampling: their products stay far from overflow.
+const MAX_STEP: u64 = 1 << 20;
 
 /// A size that may be given once or as [height, width].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +179,14 @@ impl Reader<'_> {
         value.map_or(Ok(default), |v| self.size(key, Some(v)))
     }
 
+    fn step_or(&self, key: &'static str, value: Option<u64>, default: u64) -> Result<u64, RowError> {
+        let v = self.size_or(key, value, default)?;
+        if v > MAX_STEP {
+            return Err(self.problem(format!("`{key}` is {v}; it ends at 2^20")));
+        }
+        Ok(v)
+    }
+
     fn pair(
         &self,
         key: &'static str,
@@ -186,8 +196,8 @@ impl Reader<'_> {
     ) -> Result<[u64; 2], RowError> {
         let pair = value.map_or([default; 2], |p| p.0);
         for v in pair {
-            if v < min || v > MAX_DIM {
-                return Err(self.problem(format!("`{key}` is {v}; it starts at {min}")));
+            if v < min || v > MAX_STEP {
+                return Err(self.problem(format!("`{key}` is {v}; it must be from {min} to 2^20")));
             }
         }
         Ok(pair)
@@ -323,7 +333,7 @@ impl Reader<'_> {
             channels: self.size("c", self.channels())?,
             h: self.size("hw", s.h.or(s.hw))?,
             w: self.size("hw", s.w.or(s.hw))?,
-            window: self.size_or("k", s.k, window)?,
+            window: self.step_or("k", s.k, window)?,
             stride: self.pair("stride", s.stride, stride, 1)?[0],
             pad: self.pair("pad", s.pad, pad, 0)?[0],
             channels_last: s.channels_last.unwrap_or(false),
@@ -402,8 +412,8 @@ impl Reader<'_> {
             "roi_align" => Op::RoiAlign(RoiAlign {
                 rois: self.size("rois", s.rois)?,
                 channels: self.size("c", self.channels())?,
-                size: self.size_or("size", s.size.or(s.out), 7)?,
-                sampling: self.size_or("sampling", s.sampling, 2)?,
+                size: self.step_or("size", s.size.or(s.out), 7)?,
+                sampling: self.step_or("sampling", s.sampling, 2)?,
             }),
             _ => Op::Nms(Nms { boxes: self.size("boxes", s.boxes.or(s.n))? }),
         })
