@@ -53,6 +53,15 @@ proptest! {
         prop_assert!(p.time.0 >= gpu.kernel_floor.0 * (1.0 - 1e-9), "{call:?} on {}: {:?}", gpu.name, p.time);
     }
 
+    /// Doubling every size never makes a call faster by more than a few per cent.
+    #[test]
+    fn larger_calls_take_longer(call in common::call(), gpu in common::gpu()) {
+        if let Some(half) = call.halved() {
+            let (whole, half) = (model().predict(&call, &gpu).time, model().predict(&half, &gpu).time);
+            prop_assert!(whole.0 >= 0.95 * half.0, "{call:?} on {}: {whole:?} against {half:?}", gpu.name);
+        }
+    }
+
     /// Whatever the row reader accepts can be predicted, however large.
     #[test]
     fn accepted_rows_can_be_predicted(row in common::bent_row(), dtype in common::dtype(), gpu in common::gpu()) {

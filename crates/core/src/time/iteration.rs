@@ -139,7 +139,7 @@ pub fn stream_overlap(call: &OpCall) -> f64 {
 }
 
 /// Share of a family's error that all its operators have in common: it does not cancel in a sum.
-const COMMON_ERROR: f64 = 0.35;
+const COMMON_ERROR: f64 = 0.5;
 /// 90 % of a normal distribution lies within this many standard deviations.
 const NORMAL_90: f64 = 1.645;
 
@@ -194,8 +194,8 @@ impl TimeModel {
         out.bound = if out.host > out.gpu_wall { Bound::Host } else { gpu_bound };
         let (down, up) = spread.total();
         // The host's time is known to about a fifth (standard deviation of equal host-bound runs: 13-24 %).
-        let host_down = out.host * 0.72;
-        let host_up = out.host * 1.35;
+        let host_down = out.host * 0.68;
+        let host_up = out.host * 1.45;
         out.low = host.join((out.gpu_wall - Seconds(down)).max(Seconds::ZERO), host_down).min(out.time);
         out.high = host.join(out.gpu_wall + Seconds(up), host_up).max(out.time);
         out

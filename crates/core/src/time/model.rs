@@ -20,6 +20,12 @@ const MEASURED: &str = "h200";
 /// Its sustained DRAM bandwidth, and its SMs times clock: what its corrections were learned at.
 const MEASURED_DRAM: f64 = 4.3e12;
 const MEASURED_ISSUE: f64 = 132.0 * 1.98e9;
+/// Published fp32 products end here: below, their times are the host's.
+const SHORTEST_FP32: f64 = 200e-6;
+/// Calls shorter than this are held against smaller ones.
+const SHORT_CALL: f64 = 60e-6;
+/// Least time of a call of double size.
+const LEAST_GROWTH: f64 = 0.98;
 /// Added to the alignment class of constants that were fitted on published measurements.
 pub const PUBLISHED: u8 = 4;
 
@@ -43,6 +49,12 @@ struct Draft {
     launches: f64,
 }
 
+impl Draft {
+    fn seconds(&self) -> f64 {
+        self.reference * self.correction.exp()
+    }
+}
+
 impl Default for TimeModel {
     fn default() -> Self {
         Self::embedded()
@@ -62,6 +74,31 @@ impl TimeModel {
         Self { fitted, conv, chooser }
     }
 
+    fn draft(&self, call: &OpCall, gpu: &Gpu) -> Draft {
+        match &call.op {
+            Op::Gemm(g) => self.gemm(g, call.dtype, gpu),
+            Op::Conv(c) => self.conv(c, call, gpu),
+            Op::Attention(a) => self.attention(a, call, gpu),
+            Op::Rnn(r) => self.rnn(r, call, gpu),
+            _ => self.stream(call, gpu),
+        }
+    }
+
+    /// A time that does not fall below that of calls half and a quarter the size: learned corrections of short
+    /// calls waver by more than such calls grow.
+    fn grown(&self, call: &OpCall, seconds: f64, gpu: &Gpu) -> f64 {
+        let mut least = seconds;
+        let mut smaller = if seconds < SHORT_CALL { call.halved() } else { None };
+        let mut share = 1.0;
+        for _ in 0..2 {
+            let Some(call) = smaller else { break };
+            share *= LEAST_GROWTH;
+            least = least.max(share * self.draft(&call, gpu).seconds() * self.generation_factor(&call, gpu));
+            smaller = call.halved();
+        }
+        least
+    }
+
     /// The host whose constants ship with the tool.
     pub fn host_model(&self) -> HostModel {
         self.fitted.form("host").and_then(HostModel::from_slice).unwrap_or(HostModel::START)
@@ -71,14 +108,8 @@ impl TimeModel {
     pub fn predict(&self, call: &OpCall, gpu: &Gpu) -> OpPrediction {
         let compulsory = call.traffic();
         let flops = call.flops();
-        let draft = match &call.op {
-            Op::Gemm(g) => self.gemm(g, call.dtype, gpu),
-            Op::Conv(c) => self.conv(c, call, gpu),
-            Op::Attention(a) => self.attention(a, call, gpu),
-            Op::Rnn(r) => self.rnn(r, call, gpu),
-            _ => self.stream(call, gpu),
-        };
-        let raw = draft.reference * draft.correction.exp() * self.generation_factor(call, gpu);
+        let draft = self.draft(call, gpu);
+        let raw = self.grown(call, draft.seconds() * self.generation_factor(call, gpu), gpu);
         // No kernel beats the datasheet: arithmetic at peak (less where the algorithm needs less), bytes that
         // cannot stay in the L2 at DRAM bandwidth, and some time to start at all.
         let compute = flops.0 / Self::shortcut(call) / gpu.peak(call.dtype).0;
@@ -161,10 +192,12 @@ impl TimeModel {
         let t = gemm::form(g, dtype, &constants, &machine);
         let x = gemm::features(g, dtype, &t, &machine, gpu.architecture);
         let learned = self.fitted.forest(expert.forest).map_or(0.0, |f| f64::from(f.predict(&x)));
+        // The published fp32 rows are long ones; what they teach fades out below them.
+        let known = if expert.forest == "gemm/fp32" { (t.time / SHORTEST_FP32).min(1.0) } else { 1.0 };
         let name = gemm::interval_class(dtype, class);
         Draft {
             reference: t.time,
-            correction: learned * Self::trust(gpu, seen),
+            correction: learned * Self::trust(gpu, seen) * known,
             interval: self.interval(name, "gemm", gpu, seen),
             bound: bound_of(&t),
             levels: {
@@ -179,8 +212,7 @@ impl TimeModel {
 
     /// Seconds of a plain product, corrected.
     pub fn product_time(&self, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> f64 {
-        let draft = self.gemm(g, dtype, gpu);
-        draft.reference * draft.correction.exp()
+        self.gemm(g, dtype, gpu).seconds()
     }
 
     /// Constants of a product class on this GPU, and whether its generation was measured.
