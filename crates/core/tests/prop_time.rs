@@ -62,6 +62,16 @@ proptest! {
         }
     }
 
+    /// The same on the GPU that was measured, whose corrections are taken whole.
+    #[test]
+    fn larger_calls_take_longer_where_measured(call in common::call()) {
+        let gpu = preflop_core::gpu::catalog::find("h200").unwrap();
+        if let Some(half) = call.halved() {
+            let (whole, half) = (model().predict(&call, &gpu).time, model().predict(&half, &gpu).time);
+            prop_assert!(whole.0 >= 0.95 * half.0, "{call:?}: {whole:?} against {half:?}");
+        }
+    }
+
     /// Whatever the row reader accepts can be predicted, however large.
     #[test]
     fn accepted_rows_can_be_predicted(row in common::bent_row(), dtype in common::dtype(), gpu in common::gpu()) {

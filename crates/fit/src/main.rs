@@ -41,7 +41,7 @@ fn smooth(trees: usize, min_leaf: usize, feature_fraction: f32) -> Settings {
     Settings {
         trees,
         depth: 6,
-        rate: 0.07,
+        rate: 0.12,
         loss: Loss::Quantile(0.45),
         second: Loss::Squared,
         bags: 2,
@@ -54,9 +54,9 @@ fn smooth(trees: usize, min_leaf: usize, feature_fraction: f32) -> Settings {
 /// Settings for families where a library switches between kernels: the relative error itself.
 fn switching() -> Settings {
     Settings {
-        trees: 350,
+        trees: 200,
         depth: 6,
-        rate: 0.06,
+        rate: 0.1,
         loss: Loss::Relative,
         second: Loss::Relative,
         bags: 2,
@@ -103,13 +103,13 @@ fn main() -> Result<()> {
         let published = data::published_attention(&shared)?;
         let (here, there) = (attention::constants(&measured, &gpus), attention::constants(&published, &gpus));
         let samples = attention::samples(&measured, &gpus, &here);
-        learners.push(Learner::new("attention", samples, attention_form::FEATURES, smooth(200, 5, 0.6)));
+        learners.push(Learner::new("attention", samples, attention_form::FEATURES, smooth(120, 5, 0.6)));
         let samples = attention::samples(&published, &gpus, &there);
         learners.push(Learner::new(
             "attention/served",
             samples,
             attention_form::FEATURES,
-            smooth(150, 20, 0.6),
+            smooth(100, 20, 0.6),
         ));
         constants.forms.extend(attention::shipped(&here, &there));
     }
@@ -118,14 +118,14 @@ fn main() -> Result<()> {
         let products = gemm::table(&own_products, &gpus);
         let forms = rnn::constants(&measured, &gpus, &products);
         let samples = rnn::samples(&measured, &gpus, &products, &forms);
-        learners.push(Learner::new("rnn", samples, rnn_form::FEATURES, smooth(200, 5, 0.6)));
+        learners.push(Learner::new("rnn", samples, rnn_form::FEATURES, smooth(120, 5, 0.6)));
         constants.forms.extend(forms);
     }
     if picks("stream") {
         for family in stream::FAMILIES {
             let samples = stream::samples(&measured, &gpus, family);
             let name = stream_form::forest_name(family);
-            learners.push(Learner::new(name, samples, stream_form::FEATURES, smooth(250, 5, 0.6)));
+            learners.push(Learner::new(name, samples, stream_form::FEATURES, smooth(130, 5, 0.6)));
         }
     }
     if picks("conv") {
@@ -188,8 +188,8 @@ fn products(
         }
         learners.push(Learner::new(name, samples, gemm_form::FEATURES, settings));
     };
-    add("gemm/h200", own, smooth(300, 5, 0.5));
-    let wide = Settings { min_leaf: 20, ..smooth(250, 20, 0.5) };
+    add("gemm/h200", own, smooth(160, 5, 0.5));
+    let wide = Settings { min_leaf: 20, ..smooth(130, 20, 0.5) };
     add("gemm/bf16", gemm::thinned(gemm::rows(&data::bf16_products(shared)?), 20_000), wide);
     // On Hopper our own fp8 rows speak: the published ones hold the serving engine's quantisation too.
     let mut quantised = gemm::rows(&data::fp8_products(shared)?);

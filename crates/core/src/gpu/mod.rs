@@ -270,7 +270,12 @@ impl Gpu {
     /// A format the chip lacks runs as its wider stand-in, as the libraries do it:
     /// tf32 -> fp32, bf16 and fp16 -> each other's pipe or fp32, fp8 -> 16 bit, fp4 -> fp8.
     pub fn peak(&self, dtype: Dtype) -> FlopsPerSecond {
-        Self::rate(dtype, |d| self.tensor.get(d).or_else(|| self.plain.get(d)))
+        // Without matrix units, libraries multiply 16-bit numbers on the fp32 pipe where that is faster.
+        let plain = |d: Dtype| match (self.plain.get(d), self.plain.get(Dtype::Fp32)) {
+            (Some(own), Some(fp32)) if d.is_half() => Some(own.max(fp32)),
+            (own, _) => own,
+        };
+        Self::rate(dtype, |d| self.tensor.get(d).or_else(|| plain(d)))
     }
 
     /// Rate that large matrix products of this format hold.

@@ -347,6 +347,12 @@ fn sustained_peaks(g: &mut Gaps, plain: &Peaks, tensor: &Peaks, tdp_w: f64, typi
         };
         out.set(d, FlopsPerSecond::from_tflops(g.or(&key, value, why)));
     }
+    for d in [Dtype::Fp16, Dtype::Bf16] {
+        // 16-bit products run on the fp32 pipe where that is faster.
+        if let (None, Some(own), Some(fp32)) = (tensor.get(d), out.get(d), out.get(Dtype::Fp32)) {
+            out.set(d, own.max(fp32));
+        }
+    }
     out
 }
 

@@ -168,6 +168,11 @@ impl Fitted {
         self.forests.get(name)
     }
 
+    /// All intervals of measured GPUs by class.
+    pub fn intervals(&self) -> impl Iterator<Item = (&str, LogInterval)> {
+        self.intervals.iter().map(|(k, v)| (k.as_str(), *v))
+    }
+
     /// The interval of a class on a measured GPU, or of its family, or unknown.
     pub fn interval(&self, class: &str, family: &str) -> LogInterval {
         self.intervals

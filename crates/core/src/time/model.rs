@@ -1,6 +1,6 @@
 //! The time model: closed form by kernel class, times a learned and bounded correction, with its interval.
 
-use super::choice::Chooser;
+use super::choice::{CLASSES, Chooser};
 use super::conv_table::{ConvContext, ConvForms};
 use super::fitted::{Fitted, LogInterval, TileKey};
 use super::iteration::HostModel;
@@ -14,6 +14,7 @@ use crate::kernels::{Machine, attention, conv, gemm, rnn, stream};
 use crate::ops::{Attention, Conv, Gemm, Op, OpCall, Pass, Rnn};
 use crate::traffic::{self, Levels};
 use crate::units::{Bytes, Seconds};
+use std::collections::HashMap;
 
 /// The GPU whose operators were measured for this project.
 const MEASURED: &str = "h200";
@@ -22,8 +23,11 @@ const MEASURED_DRAM: f64 = 4.3e12;
 const MEASURED_ISSUE: f64 = 132.0 * 1.98e9;
 /// Published fp32 products end here: below, their times are the host's.
 const SHORTEST_FP32: f64 = 200e-6;
-/// Calls shorter than this are held against smaller ones.
-const SHORT_CALL: f64 = 60e-6;
+/// Calls shorter than this are held against smaller ones. Products and convolutions grow with the cube of their
+/// sizes, so that only the shortest waver; more of them do on GPUs whose corrections came from others.
+const SHORT_PRODUCT_MEASURED: f64 = 10e-6;
+const SHORT_PRODUCT: f64 = 60e-6;
+const SHORT_STREAM: f64 = 200e-6;
 /// Least time of a call of double size.
 const LEAST_GROWTH: f64 = 0.98;
 /// Added to the alignment class of constants that were fitted on published measurements.
@@ -35,6 +39,10 @@ pub struct TimeModel {
     fitted: Fitted,
     conv: ConvForms,
     chooser: Chooser,
+    /// Intervals of memory-bound operators by name: forward, backward.
+    streams: HashMap<String, [LogInterval; 2]>,
+    /// Intervals of convolutions by family, grouped, sure.
+    convolutions: Vec<LogInterval>,
 }
 
 /// A prediction before physics has its say: reference, correction, what binds, traffic.
@@ -71,7 +79,17 @@ impl TimeModel {
     pub fn new(fitted: Fitted) -> Self {
         let conv = ConvForms::new(&fitted);
         let chooser = fitted.chooser().cloned().unwrap_or_default();
-        Self { fitted, conv, chooser }
+        let mut streams: HashMap<String, [LogInterval; 2]> = HashMap::new();
+        for (class, interval) in fitted.intervals() {
+            if let Some((name, pass)) = class.split_once('/').filter(|(_, p)| matches!(*p, "fwd" | "bwd")) {
+                let both = streams.entry(name.to_string()).or_insert([interval; 2]);
+                both[usize::from(pass == "bwd")] = interval;
+            }
+        }
+        let convolutions = (0..CLASSES * 4)
+            .map(|i| fitted.interval(&conv::interval_class(i / 4, i & 2 != 0, i & 1 != 0), "conv"))
+            .collect();
+        Self { fitted, conv, chooser, streams, convolutions }
     }
 
     fn draft(&self, call: &OpCall, gpu: &Gpu) -> Draft {
@@ -88,9 +106,14 @@ impl TimeModel {
     /// calls waver by more than such calls grow.
     fn grown(&self, call: &OpCall, seconds: f64, gpu: &Gpu) -> f64 {
         let mut least = seconds;
-        let mut smaller = if seconds < SHORT_CALL { call.halved() } else { None };
+        let (short, steps) = match (&call.op, gpu.name == MEASURED) {
+            (Op::Gemm(_) | Op::Conv(_), true) => (SHORT_PRODUCT_MEASURED, 2),
+            (Op::Gemm(_) | Op::Conv(_), false) => (SHORT_PRODUCT, 2),
+            _ => (SHORT_STREAM, 1),
+        };
+        let mut smaller = if seconds < short { call.halved() } else { None };
         let mut share = 1.0;
-        for _ in 0..2 {
+        for _ in 0..steps {
             let Some(call) = smaller else { break };
             share *= LEAST_GROWTH;
             least = least.max(share * self.draft(&call, gpu).seconds() * self.generation_factor(&call, gpu));
@@ -174,10 +197,15 @@ impl TimeModel {
     }
 
     fn interval(&self, class: &str, family: &str, gpu: &Gpu, generation_seen: bool) -> LogInterval {
+        self.on(self.fitted.interval(class, family), family, gpu, generation_seen)
+    }
+
+    /// The interval of a class, as wide as this GPU is far from the measured one.
+    fn on(&self, own: LogInterval, family: &str, gpu: &Gpu, generation_seen: bool) -> LogInterval {
         if gpu.name == MEASURED {
-            self.fitted.interval(class, family)
+            own
         } else if generation_seen {
-            self.fitted.interval(class, family).widened(1.5)
+            own.widened(1.5)
         } else {
             self.fitted.unseen_interval(family)
         }
@@ -299,7 +327,8 @@ impl TimeModel {
         };
         let learned = self.fitted.forest(forest).map_or(0.0, |f| f64::from(f.predict(&x)));
         let seen = gpu.architecture == Architecture::Hopper;
-        let class = conv::interval_class(top, task.grouped(), probability[top] > 0.7);
+        let class = 4 * top + 2 * usize::from(task.grouped()) + usize::from(probability[top] > 0.7);
+        let own = self.convolutions.get(class).copied().unwrap_or(LogInterval::UNKNOWN);
         let (bound, launches) = match candidates.forms[top] {
             Some(f) => {
                 let kernels = if f.conversion > 0.0 { task.conversion().1 } else { 0.0 };
@@ -314,7 +343,7 @@ impl TimeModel {
         Draft {
             reference,
             correction: learned * Self::trust(gpu, seen),
-            interval: self.interval(&class, "conv", gpu, seen),
+            interval: self.on(own, "conv", gpu, seen),
             bound,
             levels: traffic::conv::levels(&task, gpu),
             launches,
@@ -327,14 +356,17 @@ impl TimeModel {
         let x = stream::features(call, gpu);
         let learned =
             self.fitted.forest(stream::forest_name(family)).map_or(0.0, |f| f64::from(f.predict(&x)));
-        let class = stream::interval_class(call);
+        let own = match self.streams.get(call.name()) {
+            Some(both) => both[usize::from(call.pass != Pass::Fwd)],
+            None => self.fitted.interval("", family.name()),
+        };
         let streaming = (call.traffic().total() / gpu.dram_sustained).0;
         let correction = carried(learned, streaming, gpu);
         let time = reference * correction.exp();
         Draft {
             reference,
             correction,
-            interval: self.interval(&class, family.name(), gpu, gpu.architecture == Architecture::Hopper),
+            interval: self.on(own, family.name(), gpu, gpu.architecture == Architecture::Hopper),
             bound: if streaming > 0.5 * time { Bound::Dram } else { Bound::Latency },
             levels: traffic::streaming(call.traffic(), gpu),
             launches: stream::launches(call),
