@@ -9,6 +9,8 @@ use crate::gpu::Gpu;
 use crate::kernels::conv::Task;
 use crate::ops::Pass;
 
+/// Layers with no more channels than this are not padded to the K tile.
+const FEW_CHANNELS: u64 = 8;
 /// Share of filter bytes that tall fp32 tiles fetch past the L1: neighbours on an SM share them.
 const SHARED_FILTER: f64 = 0.7;
 /// Share of 1x1 tile bytes that the L1 misses.
@@ -49,6 +51,14 @@ fn tiles(task: &Task) -> f64 {
         let (_, _, k) = task.dims(1.0);
         let (bn, bm) = if n <= 64.0 { (64.0, 512.0) } else { (128.0, 256.0) };
         return g * (m / bm).ceil() * (n / bn).ceil() * (bm + bn) * k * e;
+    }
+    let channels = if task.pass == Pass::Dgrad { task.conv.co } else { task.conv.ci } / task.conv.groups;
+    if channels <= FEW_CHANNELS {
+        // Too few channels to fill a K tile: these kernels load through the L1, which holds the overlap of taps.
+        let c = &task.conv;
+        let stride = c.stride[0].min(c.r) as f64;
+        let again = (1.2 * stride * stride / (c.r * c.s) as f64).min(1.0);
+        return g * (m / 128.0).ceil() * (n / 128.0).ceil() * (128.0 * again + 128.0) * task.dims(1.0).2 * e;
     }
     let (bm, bn, bk) = if n <= 64.0 { (256.0, 64.0, 32.0) } else { (128.0, 128.0, 64.0) };
     let k = task.dims(bk).2;
