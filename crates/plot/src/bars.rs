@@ -25,6 +25,10 @@ pub struct Bars {
     pub stacked: bool,
 }
 
+/// Room for a legend: pixels a character, and the colour mark with its margins.
+const LEGEND_CHARACTER: f64 = 9.0;
+const LEGEND_MARK: f64 = 48.0;
+
 impl Bars {
     /// Draws it.
     pub fn draw(&self) -> Result<Chart, PlotError> {
@@ -42,15 +46,18 @@ impl Bars {
         }
         let plots = vec![Plot::Bar(plot)];
         let bars = if self.stacked { self.groups.len() } else { self.groups.len() * self.series.len() };
-        let width = (260.0 + 16.0 * bars as f64).clamp(760.0, 1400.0);
+        let longest = self.series.iter().map(|s| s.chars().count()).max().unwrap_or(0) as f64;
+        let width = (260.0 + 16.0 * bars as f64).clamp(760.0, 1040.0);
         let layout = Layout::auto_from_plots(&plots)
             .with_title(self.title.as_str())
             .with_y_label(self.y_label.as_str())
             .with_y_axis_min(0.0)
-            .with_x_tick_rotate(-30.0)
             .with_legend_position(LegendPosition::OutsideRightTop)
+            .with_legend_width(longest * LEGEND_CHARACTER + LEGEND_MARK)
             .with_width(width)
-            .with_height(400.0);
+            .with_height(430.0);
+        // Many names need slanting.
+        let layout = if self.groups.len() > 9 { layout.with_x_tick_rotate(-30.0) } else { layout };
         Ok(Chart { scene: render_multiple(plots, layout) })
     }
 }

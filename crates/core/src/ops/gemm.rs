@@ -32,11 +32,11 @@ impl GemmKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// A is [m,k], B is a weight [n,k] used transposed: a linear layer's forward.
+    /// A is `[m,k]`, B is a weight `[n,k]` used transposed: a linear layer's forward.
     Linear,
-    /// A is [m,k], B is [k,n]: a linear layer's data gradient.
+    /// A is `[m,k]`, B is `[k,n]`: a linear layer's data gradient.
     Nn,
-    /// A is [k,m] used transposed, B is [k,n]: a linear layer's weight gradient.
+    /// A is `[k,m]` used transposed, B is `[k,n]`: a linear layer's weight gradient.
     Tn,
 }
 

@@ -127,7 +127,7 @@ pub fn busy(profile: &Profile, window: &Window) -> Vec<Interval> {
 /// Intervals in the window in which the host waits for the GPU: calls that synchronise, and launches that block
 /// because the queue is full.
 ///
-/// A launch call counts as blocked beyond [`BLOCKED_LAUNCH`] times the median launch.
+/// A launch call counts as blocked beyond `BLOCKED_LAUNCH` times the median launch.
 pub fn waits(profile: &Profile, window: &Window) -> Vec<Interval> {
     let median = median_launch_ns(profile);
     let inside = |start: i64, end: i64| (start.max(window.start_ns), end.min(window.end_ns));

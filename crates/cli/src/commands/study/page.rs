@@ -59,8 +59,8 @@ pub fn html(study: &Study, charts: &[(&'static str, String)]) -> anyhow::Result<
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>Five applications on seven GPUs</title><style>{STYLE}</style></head><body>\n\
          <h1>Five applications on seven GPUs</h1>\n\
-         <p>Can a more expensive GPU always speed up training? The poster of A. Jayarajan and A. Fedorova (University of British \
-         Columbia) measured it; Preflop predicts it here, with one host for all GPUs, and asks the same of today's.</p>\n"
+         <p>Can a more expensive GPU always speed up training? A poster \
+         measured it; Preflop predicts it here, with one host for all GPUs, and asks the same of today's.</p>\n"
     )?;
     out.push_str(
         "<h2>Findings</h2>\n<table><tr><th>The poster says</th><th>Predicted</th><th>Figures</th></tr>\n",
