@@ -172,7 +172,7 @@ export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTM
       }),
       ...boxes.map((b) => Plot.line([[x0, b.t * P], [b.t * W, b.t * P], [b.t * W, y0]], { stroke: BOX, strokeWidth: 1.3, strokeDasharray: "8 3 2 3" })),
       Plot.text(boxes, {
-        x: x0, y: (b) => b.t * P, text: (b) => `${launches > 1 ? `${digits(launches)} launches` : "1 launch"}, ${b.side}`,
+        x: x0, y: (b) => b.t * P, text: (b) => small ? b.side : `${launches > 1 ? `${digits(launches)} launches` : "1 launch"}, ${b.side}`,
         textAnchor: "start", dx: 6, dy: -6, fill: BOX, fontSize: 11,
       }),
       Plot.link(segments, { x1: "x", y1: "y", x2: (s) => s.p.x, y2: (s) => s.p.y, stroke: (s) => color(s.p.mark), strokeWidth: 0.8, strokeOpacity: 0.7 }),
