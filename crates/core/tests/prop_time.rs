@@ -13,7 +13,12 @@ fn model() -> &'static TimeModel {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    // The same cases in every run: a law that fails must fail for whoever looks next, too.
+    #![proptest_config(ProptestConfig {
+        cases: 2000,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(20261115),
+        ..ProptestConfig::default()
+    })]
 
     /// Every figure of a prediction is finite, the time is positive and lies in its interval.
     #[test]
