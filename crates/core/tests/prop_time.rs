@@ -16,7 +16,7 @@ proptest! {
     // The same cases in every run: a law that fails must fail for whoever looks next, too.
     #![proptest_config(ProptestConfig {
         cases: 2000,
-        rng_seed: proptest::test_runner::RngSeed::Fixed(20261115),
+        rng_seed: proptest::test_runner::RngSeed::Fixed(20_261_115),
         ..ProptestConfig::default()
     })]
 
