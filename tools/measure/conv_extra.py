@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times convolutions of the kinds that are hard to predict, and in a second run names the kernels they launch.
 
-usage: conv_extra.py time TIMES.csv [--seconds S] [--seed TEXT] [--selftest]
+usage: conv_extra.py time TIMES.csv [--seconds S] [--seed TEXT] [--shapes FILE] [--selftest]
        conv_extra.py names TIMES.csv OUT.csv [--seconds S]
 
 `time` writes op, phase, dtype, shape (json), gpu_us, copies, kind. `names` reads that file and adds the columns
@@ -124,11 +124,22 @@ def maker(phase, dt, s, new=rand):
     return make
 
 
+def listed(path):
+    """Shapes of conv_shapes.py in the order of the file."""
+    with open(path) as f:
+        for line in f:
+            phase, dt, b, ci, h, w, co, r, s, st, p0, p1, dil, g, cl = map(int, line.split()[:15])
+            shape = dict(b=b, ci=ci, h=h, w=w, co=co, r=r, s=s, stride=st, pad=[p0, p1], dilation=dil, groups=g, channels_last=bool(cl))
+            yield "listed", ("fwd", "dgrad", "wgrad")[phase], ("fp32", "tf32", "fp16", "bf16")[dt], shape
+
+
 def times(a):
     RND.seed("preflop-conv-" + a.seed)
     clock, out, bad, turn = Clock(a.seconds), Table(a.times, COLUMNS), 0, 0
-    while not clock.over() and not (a.selftest and turn >= 40):
-        drawn = draw()
+    shapes = listed(a.shapes) if a.shapes else iter(draw, 0)
+    for drawn in shapes:
+        if clock.over() or (a.selftest and turn >= 40):
+            break
         if drawn is None:
             continue
         kind, phase, dt, shape = drawn
@@ -220,6 +231,7 @@ def main():
         p.add_argument("--seconds", type=float, default=60)
     n.add_argument("out")
     t.add_argument("--seed", default="0")
+    t.add_argument("--shapes", help="a file of conv_shapes.py instead of own draws")
     t.add_argument("--selftest", action="store_true")
     a = ap.parse_args()
     torch.manual_seed(20261115)

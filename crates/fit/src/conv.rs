@@ -1,6 +1,7 @@
-//! Fits convolutions: constants per kernel family, the family chooser, the correction.
+//! Fits convolutions: constants per kernel family and engine, the choosers, the correction.
 
-use crate::chooser;
+use crate::choices::{Answer, UNKNOWN, Variants, pass_of, shape_of, tile_of_kernels};
+use crate::chooser::{self, Size};
 use crate::data::Measured;
 use crate::samples::Sample;
 use crate::simplex::minimise;
@@ -8,15 +9,16 @@ use preflop_core::Dtype;
 use preflop_core::gpu::Gpu;
 use preflop_core::kernels::Machine;
 use preflop_core::kernels::conv::{
-    ConvConstants, ConvFamily, ConvKey, Task, depthwise_time, family_time, interval_class,
+    ConvConstants, ConvFamily, ConvKey, SURE, Task, depthwise_time, family_time, interval_class,
 };
-use preflop_core::kernels::conv_features::{CHOICE_FEATURES, candidates_of, finish};
+use preflop_core::kernels::conv_features::{CHOICE_FEATURES, candidates_of, finish, shape_features};
 use preflop_core::ops::{Gemm, Op};
 use preflop_core::time::TimeModel;
-use preflop_core::time::choice::Chooser;
-use preflop_core::time::conv_table::{ConvContext, ConvForms, coarser};
+use preflop_core::time::choice::{Chooser, Variant};
+use preflop_core::time::conv_table::{ConvContext, ConvForms, coarser, engine_key};
+use preflop_core::time::trees::Features;
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A measured convolution.
 #[derive(Debug, Clone)]
@@ -24,122 +26,211 @@ pub struct Row {
     pub task: Task,
     pub gpu: usize,
     pub seconds: f64,
-    pub family: Option<ConvFamily>,
+    /// What ran, where the kernels were named.
+    pub ran: Option<Variant>,
     pub source: &'static str,
 }
 
-/// The convolutions among the measurements.
-pub fn rows(measured: &[Measured]) -> Vec<Row> {
-    measured
-        .iter()
-        .filter_map(|m| match &m.call.op {
-            Op::Conv(c) => Some(Row {
-                task: Task::new(c, m.call.pass, m.call.dtype),
-                gpu: m.gpu,
-                seconds: m.us * 1e-6,
-                family: ConvFamily::of_kernels(&m.kernels),
-                source: m.source,
-            }),
-            _ => None,
+/// The convolutions among the measurements, and which variant each answer of the library means.
+pub fn rows(measured: &[Measured], asked: &[(Task, Answer)]) -> (Vec<Row>, Variants) {
+    let answers: HashMap<_, Answer> = asked.iter().filter_map(|(t, a)| Some((shape_of(t)?, *a))).collect();
+    let mut variants = Variants::default();
+    let mut out: Vec<(Row, Option<Answer>)> = Vec::new();
+    for m in measured {
+        let Op::Conv(c) = &m.call.op else { continue };
+        let task = Task::new(c, m.call.pass, m.call.dtype);
+        let answer = shape_of(&task).and_then(|s| answers.get(&s)).copied();
+        let family = ConvFamily::of_kernels(&m.kernels);
+        let tile = tile_of_kernels(&m.kernels);
+        if let (Some(answer), Some(family), false) = (answer, family, task.depthwise()) {
+            variants.note(&task, answer, family, tile);
+        }
+        let ran = family.map(|family| Variant {
+            family,
+            engine: UNKNOWN,
+            tile: if family.tiled() { tile } else { [0; 3] },
+        });
+        out.push((Row { task, gpu: m.gpu, seconds: m.us * 1e-6, ran, source: m.source }, answer));
+    }
+    let rows = out
+        .into_iter()
+        .map(|(mut row, answer)| {
+            let said = answer.and_then(|a| variants.of(&row.task, a)).filter(|_| !row.task.depthwise());
+            row.ran = match (row.ran, said) {
+                (Some(ran), Some(said)) if ran.family == said.family => {
+                    Some(Variant { engine: said.engine, ..ran })
+                }
+                (None, said) => said,
+                (ran, _) => ran,
+            };
+            row
         })
-        .collect()
+        .collect();
+    (rows, variants)
 }
 
-/// Fits the constants of all keys with at least 12 rows, and of their coarser keys.
+/// Fits the constants of all keys with at least 12 rows, of their coarser keys, and of single engines.
 pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
-    let mut groups: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Vec<(&Row, Variant)>> = BTreeMap::new();
+    let mut engines: BTreeMap<(String, u8), Vec<(&Row, Variant)>> = BTreeMap::new();
     for r in rows {
-        if let Some(f) = r.family {
-            let key = ConvKey::new(&r.task, f).text();
+        if let Some(v) = r.ran {
+            let key = ConvKey::new(&r.task, v.family).text();
             for k in coarser(&key).filter(|k| k.matches('/').count() >= 1) {
-                groups.entry(k.to_string()).or_default().push(r);
+                groups.entry(k.to_string()).or_default().push((r, v));
+            }
+            if v.engine != UNKNOWN && !v.family.streams() {
+                engines.entry((key, v.engine)).or_default().push((r, v));
             }
         }
     }
-    groups
+    let mut table: BTreeMap<String, Vec<f64>> = groups
         .into_par_iter()
         .filter(|(_, members)| members.len() >= 12)
         .map(|(key, members)| {
-            let step = members.len().div_ceil(300).max(1);
-            let picked: Vec<(&Row, Machine)> =
-                members.iter().step_by(step).map(|r| (*r, Machine::of(&gpus[r.gpu], r.task.dtype))).collect();
-            let family = members[0].family.unwrap_or(ConvFamily::Gemm);
-            let start: Vec<f64> =
-                if family.streams() { vec![4e-6, 0.3] } else { ConvConstants::START.to_array().to_vec() };
-            let logs: Vec<f64> = start.iter().map(|v| v.ln()).collect();
-            let loss = |p: &[f64]| {
-                let c: Vec<f64> = p.iter().map(|l| l.exp()).collect();
-                let error: f64 = picked
-                    .iter()
-                    .map(|(r, m)| {
-                        let t = if family.streams() {
-                            depthwise_time(&r.task, c[0], c[1], m)
-                        } else {
-                            let k = ConvConstants::from_slice(&c).unwrap_or(ConvConstants::START);
-                            family_time(&r.task, family, &k, m).time
-                        };
-                        (t / r.seconds).ln().abs()
-                    })
-                    .sum::<f64>()
-                    / picked.len() as f64;
-                let stray: f64 =
-                    p.iter().zip(&logs).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / p.len() as f64;
-                error + 0.01 * stray
+            let start: Vec<f64> = if members[0].1.family.streams() {
+                vec![4e-6, 0.3]
+            } else {
+                ConvConstants::START.to_array().to_vec()
             };
-            let (best, _) = minimise(&loss, &logs, 0.3, 500);
-            (key, best.iter().map(|l| l.exp()).collect())
+            let fitted = fit_key(&members, gpus, &start);
+            (key, fitted)
         })
-        .collect::<Vec<(String, Vec<f64>)>>()
-        .into_iter()
-        .collect()
+        .collect();
+    let single: Vec<(String, Vec<f64>)> = engines
+        .into_par_iter()
+        .filter(|(_, members)| members.len() >= 40)
+        .filter_map(|((key, engine), members)| {
+            let start = coarser(&key).find_map(|k| table.get(k))?;
+            Some((engine_key(&key, engine), fit_key(&members, gpus, start)))
+        })
+        .collect();
+    table.extend(single);
+    table
 }
 
-/// Trees and leaves of the chooser.
-const CHOOSER: (usize, usize) = (24, 400);
-
-/// Out-of-fold family probabilities for rows with names; the full chooser's for the others.
-/// Plain products of 1x1 layers come from the product model that is in `data/fitted`.
-pub fn samples(rows: &[Row], gpus: &[Gpu], table: &ConvForms) -> (Vec<Sample>, Chooser, f64) {
-    let model = TimeModel::embedded();
-    let made: Vec<_> = rows
-        .par_iter()
-        .map(|r| {
-            let product = |g: &Gemm, dtype: Dtype| model.product_time(g, dtype, &gpus[r.gpu]);
-            let context = ConvContext { forms: table, product: &product };
-            candidates_of(&r.task, &context, &Machine::of(&gpus[r.gpu], r.task.dtype))
-        })
-        .collect();
-    let named: Vec<usize> = (0..rows.len()).filter(|&i| rows[i].family.is_some()).collect();
-    let learn = |keep: &dyn Fn(usize) -> bool, seed: u64| {
-        let part: Vec<usize> = named.iter().copied().filter(|&i| keep(i)).collect();
-        let x: Vec<_> = part.iter().map(|&i| made[i].x).collect();
-        let y: Vec<u8> = part.iter().map(|&i| rows[i].family.map_or(0, |f| f as u8)).collect();
-        chooser::train(&x, &y, CHOICE_FEATURES, CHOOSER.0, CHOOSER.1, seed)
-    };
-    let full = learn(&|_| true, 11);
-    let folds: Vec<Chooser> = (0..5usize).map(|fold| learn(&|i| i % 5 != fold, 11)).collect();
-    let mut right = 0;
-    let samples = rows
+/// The constants that fit these rows best, drawn towards `start`.
+fn fit_key(members: &[(&Row, Variant)], gpus: &[Gpu], start: &[f64]) -> Vec<f64> {
+    let step = members.len().div_ceil(300).max(1);
+    let picked: Vec<(&Row, Variant, Machine)> = members
         .iter()
+        .step_by(step)
+        .map(|(r, v)| (*r, *v, Machine::of(&gpus[r.gpu], r.task.dtype)))
+        .collect();
+    let logs: Vec<f64> = start.iter().map(|v| v.ln()).collect();
+    let loss = |p: &[f64]| {
+        let c: Vec<f64> = p.iter().map(|l| l.exp()).collect();
+        let error: f64 = picked
+            .iter()
+            .map(|(r, v, m)| {
+                let t = if v.family.streams() {
+                    depthwise_time(&r.task, c[0], c[1], m)
+                } else {
+                    let k = ConvConstants::from_slice(&c).unwrap_or(ConvConstants::START);
+                    family_time(&r.task, v.family, v.tile(), &k, m).time
+                };
+                (t / r.seconds).ln().abs()
+            })
+            .sum::<f64>()
+            / picked.len() as f64;
+        let stray: f64 = p.iter().zip(&logs).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / p.len() as f64;
+        error + 0.01 * stray
+    };
+    let (best, _) = minimise(&loss, &logs, 0.3, 700);
+    best.iter().map(|l| l.exp()).collect()
+}
+
+/// Forests that repeat the library's answers, by pass, and the one for depthwise convolutions.
+const ORDINARY: Size = Size { trees: 8, leaves: 2500 };
+const DEPTHWISE: Size = Size { trees: 12, leaves: 100 };
+/// Seed of the forests.
+const SEED: u64 = 11;
+/// A variant that fewer answers mean is left out.
+const LEAST_ANSWERS: usize = 30;
+
+/// Trains a chooser on tasks and what ran.
+fn learn(tasks: &[(Features, Variant)], size: Size) -> Chooser {
+    let mut counts: BTreeMap<Variant, usize> = BTreeMap::new();
+    for (_, v) in tasks {
+        *counts.entry(*v).or_default() += 1;
+    }
+    let mut known: Vec<(usize, Variant)> = counts.into_iter().map(|(v, n)| (n, v)).collect();
+    known.sort_by(|a, b| b.cmp(a));
+    let least = if tasks.len() > 20_000 { LEAST_ANSWERS } else { 1 };
+    let variants: Vec<Variant> =
+        known.into_iter().filter(|(n, _)| *n >= least).take(255).map(|(_, v)| v).collect();
+    let number: HashMap<Variant, u8> = variants.iter().enumerate().map(|(i, v)| (*v, i as u8)).collect();
+    let kept: Vec<(&Features, u8)> = tasks.iter().filter_map(|(x, v)| Some((x, *number.get(v)?))).collect();
+    let x: Vec<Features> = kept.iter().map(|k| *k.0).collect();
+    let y: Vec<u8> = kept.iter().map(|k| k.1).collect();
+    chooser::train(&x, &y, variants, CHOICE_FEATURES, size, SEED)
+}
+
+/// The choosers of ordinary convolutions, from the library's answers. No measured time or name of these shapes
+/// is in them, so measured rows are new to them.
+pub fn ordinary(asked: &[(Task, Answer)], variants: &Variants, gpu: &Gpu) -> [Chooser; 3] {
+    std::array::from_fn(|pass| {
+        let tasks: Vec<(Features, Variant)> = asked
+            .par_iter()
+            .filter(|(t, _)| pass_of(t.pass) == pass && !t.depthwise())
+            .filter_map(|(t, a)| Some((shape_features(t, &Machine::of(gpu, t.dtype)), variants.of(t, *a)?)))
+            .collect();
+        learn(&tasks, ORDINARY)
+    })
+}
+
+/// Samples for the correction, the depthwise chooser, and how often family and tile were guessed right. Depthwise
+/// rows get guesses of a chooser that did not see their fold. Plain products of 1x1 layers come from the product
+/// model that is in `data/fitted`.
+pub fn samples(
+    rows: &[Row],
+    gpus: &[Gpu],
+    table: &ConvForms,
+    passes: &[Chooser; 3],
+) -> (Vec<Sample>, Chooser, [f64; 2]) {
+    let model = TimeModel::embedded();
+    let shapes: Vec<Features> =
+        rows.par_iter().map(|r| shape_features(&r.task, &Machine::of(&gpus[r.gpu], r.task.dtype))).collect();
+    let depthwise = |keep: &dyn Fn(usize) -> bool| {
+        let tasks: Vec<(Features, Variant)> = (0..rows.len())
+            .filter(|&i| rows[i].task.depthwise() && keep(i))
+            .filter_map(|i| Some((shapes[i], rows[i].ran?)))
+            .collect();
+        learn(&tasks, DEPTHWISE)
+    };
+    let full = depthwise(&|_| true);
+    let folds: Vec<Chooser> = (0..5usize).map(|fold| depthwise(&|i| i % 5 != fold)).collect();
+    let made: Vec<(Sample, Option<[bool; 2]>)> = rows
+        .par_iter()
         .enumerate()
         .map(|(i, r)| {
-            let p = folds[i % 5].probabilities(&made[i].x);
-            let (reference, x, top) = finish(&made[i], &p);
-            if r.family.is_some_and(|f| f as usize == top) {
-                right += 1;
-            }
-            Sample {
-                x,
-                reference,
+            let chooser = if r.task.depthwise() { &folds[i % 5] } else { &passes[pass_of(r.task.pass)] };
+            let product = |g: &Gemm, dtype: Dtype| model.product_time(g, dtype, &gpus[r.gpu]);
+            let context = ConvContext { forms: table, product: &product };
+            let machine = Machine::of(&gpus[r.gpu], r.task.dtype);
+            let candidates = candidates_of(&r.task, chooser.guesses(&shapes[i]), &context, &machine);
+            let top = candidates.top().map(|(g, _, _)| *g);
+            let right = top.zip(r.ran).map(|(g, ran)| {
+                [g.variant.family == ran.family, g.variant.family == ran.family && g.variant.tile == ran.tile]
+            });
+            let (family, sure) =
+                top.map_or((0, false), |g| (g.variant.family as usize, g.probability > SURE));
+            let sample = Sample {
+                x: finish(&shapes[i], &candidates, &machine),
+                reference: candidates.reference,
                 seconds: r.seconds,
-                class: interval_class(top, r.task.grouped(), p[top] > 0.7),
+                class: interval_class(family, r.task.grouped(), sure),
                 gpu: r.gpu,
                 group: i,
-                // The two broad sweeps count more than the one that was aimed at odd shapes.
+                // The broad sweeps count more than the one that was aimed at odd shapes.
                 weight: if r.source == "conv_extra" { 1.0 } else { 1.5 },
                 source: r.source,
-            }
+            };
+            (sample, right)
         })
         .collect();
-    (samples, full, f64::from(right) / named.len().max(1) as f64)
+    let told: Vec<[bool; 2]> = made.iter().filter_map(|m| m.1).collect();
+    let share = |i: usize| told.iter().filter(|t| t[i]).count() as f64 / told.len().max(1) as f64;
+    let shares = [share(0), share(1)];
+    (made.into_iter().map(|m| m.0).collect(), full, shares)
 }

@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout)]
 
 mod attention;
+mod choices;
 mod chooser;
 mod conv;
 mod data;
@@ -29,6 +30,7 @@ use preflop_core::kernels::conv::dtype_group;
 use preflop_core::kernels::{
     attention as attention_form, conv_features, gemm as gemm_form, rnn as rnn_form, stream as stream_form,
 };
+use preflop_core::time::choice::Choosers;
 use preflop_core::time::conv_table::ConvForms;
 use preflop_core::time::fitted::{ConstantsFile, TileKey};
 use preflop_core::time::model::PUBLISHED;
@@ -93,7 +95,7 @@ fn main() -> Result<()> {
     measured.extend(data::optional(&own.join("ops_extra.csv.gz"), "ops_extra")?);
     let mut constants = ConstantsFile::default();
     let mut learners = Vec::new();
-    let mut chooser = None;
+    let mut choosers = None;
 
     let picks = |family: &str| wanted.is_empty() || wanted.iter().any(|w| family.starts_with(w.as_str()));
     if picks("gemm") {
@@ -129,13 +131,23 @@ fn main() -> Result<()> {
         }
     }
     if picks("conv") {
-        let mut rows = conv::rows(&measured);
-        rows.extend(conv::rows(&data::operators(&own.join("conv.csv.gz"), 0, "conv")?));
-        rows.extend(conv::rows(&data::optional(&own.join("conv_extra.csv.gz"), "conv_extra")?));
+        let mut calls = measured.clone();
+        calls.extend(data::operators(&own.join("conv.csv.gz"), 0, "conv")?);
+        calls.extend(data::optional(&own.join("conv_extra.csv.gz"), "conv_extra")?);
+        calls.extend(data::optional(&own.join("conv_listed.csv.gz"), "conv_listed")?);
+        let random = choices::read(&own.join("conv_choice.txt.gz"))?;
+        let mut asked = choices::read(&own.join("conv_choice_measured.txt.gz"))?;
+        asked.extend(random.iter().cloned());
+        let (rows, variants) = conv::rows(&calls, &asked);
+        let passes = conv::ordinary(&random, &variants, &gpus[0]);
         let table = conv::constants(&rows, &gpus);
         let forms = ConvForms::from_forms(table.iter().map(|(k, v)| (k.as_str(), v.as_slice())));
-        let (samples, full, accuracy) = conv::samples(&rows, &gpus, &forms);
-        println!("conv: kernel family right in {:.1} % of the rows with names", 100.0 * accuracy);
+        let (samples, depthwise, [family, tile]) = conv::samples(&rows, &gpus, &forms, &passes);
+        println!(
+            "conv: family right in {:.1} %, tile too in {:.1} % of the rows",
+            100.0 * family,
+            100.0 * tile
+        );
         for group in ["half", "tf32", "fp32"] {
             let part: Vec<Sample> = samples
                 .iter()
@@ -146,7 +158,7 @@ fn main() -> Result<()> {
             learners.push(Learner::new(&format!("conv/{group}"), part, conv_features::FEATURES, switching()));
         }
         constants.forms.extend(table);
-        chooser = Some(full);
+        choosers = Some(Choosers { passes, depthwise });
     }
     if picks("factor") {
         constants.forms.extend(published::factors(&shared, &gpus)?);
@@ -163,7 +175,7 @@ fn main() -> Result<()> {
         print!("{}", l.report());
     }
     if keep {
-        write::files(Path::new("data/fitted"), constants, &learned, chooser, update)?;
+        write::files(Path::new("data/fitted"), constants, &learned, choosers, update)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::gbdt::Settings;
 use crate::samples::{Sample, cross_validate, fit, intervals};
 use crate::score::score;
 use anyhow::Result;
-use preflop_core::time::choice::Chooser;
+use preflop_core::time::choice::Choosers;
 use preflop_core::time::fitted::{ConstantsFile, Fitted, LogInterval, write_forests};
 use preflop_core::time::trees::Forest;
 use rayon::prelude::*;
@@ -208,7 +208,7 @@ pub fn files(
     folder: &Path,
     mut constants: ConstantsFile,
     learned: &[Learned],
-    chooser: Option<Chooser>,
+    choosers: Option<Choosers>,
     update: bool,
 ) -> Result<()> {
     let family = |name: &str| name.split('/').next().unwrap_or(name).to_string();
@@ -224,19 +224,21 @@ pub fn files(
     let mut forests: BTreeMap<String, Forest> =
         learned.iter().map(|l| (l.name.clone(), l.forest.clone())).collect();
     let mut rows: Vec<ScoreRow> = learned.iter().flat_map(Learned::rows).collect();
-    let mut chooser = chooser;
+    let mut choosers = choosers;
     if update {
         let text = std::fs::read_to_string(folder.join("constants.json"))?;
         let old: ConstantsFile = serde_json::from_str(&text)?;
         let before = Fitted::read(&text, &std::fs::read(folder.join("trees.bin"))?)?;
         fill(&mut constants.tiles, old.tiles);
-        fill(&mut constants.forms, old.forms);
+        // Keys of a family that was fitted again are its own.
+        let again = |key: &str| learned.iter().any(|l| family(&l.name) == family(key));
+        fill(&mut constants.forms, old.forms.into_iter().filter(|(k, _)| !again(k)).collect());
         fill(&mut constants.intervals, old.intervals);
         fill(&mut constants.unseen, old.unseen);
         for (name, forest) in before.forests() {
             forests.entry(name.to_string()).or_insert_with(|| forest.clone());
         }
-        chooser = chooser.or_else(|| before.chooser().cloned());
+        choosers = choosers.or_else(|| before.choosers().cloned());
         let old: Vec<ScoreRow> = serde_json::from_str(&std::fs::read_to_string(folder.join("report.json"))?)?;
         rows.extend(old.into_iter().filter(|r| learned.iter().all(|l| l.name != r.family)));
     }
@@ -248,7 +250,7 @@ pub fn files(
     );
     std::fs::create_dir_all(folder)?;
     std::fs::write(folder.join("constants.json"), serde_json::to_string_pretty(&constants)? + "\n")?;
-    std::fs::write(folder.join("trees.bin"), write_forests(&forests, &chooser.unwrap_or_default()))?;
+    std::fs::write(folder.join("trees.bin"), write_forests(&forests, &choosers.unwrap_or_default()))?;
     rows.sort_by(|a, b| a.family.cmp(&b.family));
     std::fs::write(folder.join("report.json"), serde_json::to_string_pretty(&rows)? + "\n")?;
     Ok(())

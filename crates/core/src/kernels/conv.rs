@@ -11,7 +11,7 @@
 //! Tensor-core families pad the channels of every filter tap to their K tile; kernels without group support
 //! are launched once per group; NCHW tensors are converted to NHWC and back around tensor-core kernels.
 
-use super::tile::{Constants, Product, Tiling, best};
+use super::tile::{Constants, Product, Tiling, best, with_tile};
 use super::{Machine, alignment};
 use crate::dtype::Dtype;
 use crate::ops::{Conv, Gemm, Layout, Pass};
@@ -155,6 +155,16 @@ impl ConvFamily {
         )
     }
 
+    /// The family with this number in [`ConvFamily::ALL`].
+    pub fn from_index(index: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(index)).copied()
+    }
+
+    /// Do its kernels come in tiles that their names tell?
+    pub fn tiled(self) -> bool {
+        matches!(self, Self::Xmma90 | Self::Xmma80 | Self::Cutlass | Self::Ffma)
+    }
+
     /// Does it want NHWC tensors with padded channels?
     fn converts(self) -> bool {
         matches!(self, Self::Xmma90 | Self::Xmma80 | Self::Cutlass)
@@ -175,26 +185,32 @@ pub struct ConvConstants {
     pub cv0: f64,
     /// Share of the sustained DRAM bandwidth that conversions reach.
     pub cvbw: f64,
+    /// Seconds that a wave of CTAs spends before and after its sums, where the tile is known.
+    pub epilogue: f64,
 }
 
 impl ConvConstants {
     /// How many there are.
-    pub const COUNT: usize = Constants::COUNT + 2;
+    pub const COUNT: usize = Constants::COUNT + 3;
 
     /// Where fits start.
-    pub const START: Self =
-        Self { tile: Constants { eff: 0.8, t0: 3.0e-6, ..Constants::START }, cv0: 2e-6, cvbw: 0.6 };
+    pub const START: Self = Self {
+        tile: Constants { eff: 0.8, t0: 3.0e-6, ..Constants::START },
+        cv0: 2e-6,
+        cvbw: 0.6,
+        epilogue: 0.6e-6,
+    };
 
     /// As a list.
-    pub fn to_array(self) -> [f64; 11] {
+    pub fn to_array(self) -> [f64; 12] {
         let t = self.tile.to_array();
-        [t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], self.cv0, self.cvbw]
+        [t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], self.cv0, self.cvbw, self.epilogue]
     }
 
     /// From a list.
     pub fn from_slice(a: &[f64]) -> Option<Self> {
         let tile = Constants::from_array(a.get(..9)?.try_into().ok()?);
-        Some(Self { tile, cv0: *a.get(9)?, cvbw: *a.get(10)? })
+        Some(Self { tile, cv0: *a.get(9)?, cvbw: *a.get(10)?, epilogue: *a.get(11)? })
     }
 }
 
@@ -326,13 +342,19 @@ pub struct FamilyTime {
     pub conversion: f64,
 }
 
-/// Time of a task by one family.
-pub fn family_time(task: &Task, family: ConvFamily, c: &ConvConstants, machine: &Machine) -> FamilyTime {
+/// Time of a task by one family: with the tile (rows, columns, depth) where it is known, else with the best one.
+pub fn family_time(
+    task: &Task,
+    family: ConvFamily,
+    tile: Option<[f64; 3]>,
+    c: &ConvConstants,
+    machine: &Machine,
+) -> FamilyTime {
     let conv = &task.conv;
     let groups = conv.groups as f64;
     let [x, w, y] = task.bytes();
     let tap = match family {
-        ConvFamily::Xmma90 | ConvFamily::Xmma80 | ConvFamily::Cutlass => 32.0,
+        ConvFamily::Xmma90 | ConvFamily::Xmma80 | ConvFamily::Cutlass => tile.map_or(32.0, |t| t[2].max(8.0)),
         _ => 1.0,
     };
     let (mut m, n, k) = task.dims(tap);
@@ -364,7 +386,10 @@ pub fn family_time(task: &Task, family: ConvFamily, c: &ConvConstants, machine: 
         max_split: if task.pass == Pass::Wgrad { 128.0 } else { 16.0 },
         min_part: 256.0,
     };
-    let tiling = best(&product, &c.tile, machine);
+    let tiling = match tile {
+        Some([bm, bn, _]) => with_tile(&product, &c.tile, machine, (bm, bn), c.epilogue),
+        None => best(&product, &c.tile, machine),
+    };
     let conversion = if family.converts() {
         let (bytes, kernels) = task.conversion();
         kernels * c.cv0 + bytes / (c.cvbw * machine.dram)
@@ -379,6 +404,9 @@ pub fn depthwise_time(task: &Task, t0: f64, rate: f64, machine: &Machine) -> f64
     let [x, w, y] = task.bytes();
     t0 + (x + w + y) / (rate * machine.dram)
 }
+
+/// A guess is sure when it is likelier than this.
+pub const SURE: f32 = 0.7;
 
 /// Class of the interval: the likeliest family, grouped or not, sure or not.
 pub fn interval_class(family: usize, grouped: bool, sure: bool) -> String {
@@ -479,30 +507,6 @@ impl ConvKey {
         };
         format!("conv/{family}/{pass}/{group}{kind}")
     }
-}
-
-/// Families that can serve a task at all (by number format, pass and grouping), for the mixture.
-pub fn candidates(task: &Task) -> impl Iterator<Item = ConvFamily> + use<> {
-    let (pass, dtype) = (task.pass, task.dtype);
-    let one = task.pointwise() && task.conv.groups == 1;
-    let depthwise = task.depthwise();
-    let square3 = task.conv.r == 3 && task.conv.s == 3 && task.conv.stride == [1, 1];
-    let stride1 = task.conv.stride == [1, 1] && task.conv.r.max(task.conv.s) > 1;
-    let grouped = task.conv.groups > 1;
-    ConvFamily::ALL.into_iter().filter(move |f| match f {
-        ConvFamily::Depthwise => depthwise && dtype.is_half(),
-        ConvFamily::TorchDepthwise => depthwise,
-        ConvFamily::Xmma90 | ConvFamily::Xmma80 | ConvFamily::Cutlass => dtype != Dtype::Fp32,
-        ConvFamily::Ffma => !dtype.is_half(),
-        ConvFamily::Fft => !dtype.is_half() && stride1,
-        ConvFamily::Winograd => !dtype.is_half() && square3,
-        ConvFamily::GroupedDirect => grouped || pass == Pass::Wgrad,
-        ConvFamily::DgradEngine | ConvFamily::Dgrad1 => pass == Pass::Dgrad,
-        ConvFamily::Wgrad0 | ConvFamily::Wgrad1 => pass == Pass::Wgrad,
-        ConvFamily::CommonEngine => dtype.is_half(),
-        ConvFamily::Sgemm => true,
-        ConvFamily::Gemm => one,
-    })
 }
 
 #[cfg(test)]

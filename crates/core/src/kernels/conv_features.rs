@@ -1,19 +1,16 @@
-//! Convolutions as the learned parts see them: shape features, family times, the mixture reference.
+//! Convolutions as the learned parts see them: the shape, the guessed kernels and the reference time.
 
-use super::conv::{ConvConstants, ConvFamily, FamilyTime, Task, candidates, depthwise_time, family_time};
+use super::conv::{ConvConstants, ConvFamily, FamilyTime, Task, depthwise_time, family_time};
 use super::{Machine, alignment};
 use crate::dtype::Dtype;
 use crate::ops::{Gemm, Pass};
-use crate::time::choice::CLASSES;
+use crate::time::choice::{Guess, KEPT};
 use crate::time::trees::{Features, MAX_FEATURES};
 
-/// Places that the shape and the family times fill: what the family chooser sees.
+/// Places that the shape fills: what the choosers see.
 pub const CHOICE_FEATURES: usize = 80;
 /// Places that are filled in all.
-pub const FEATURES: usize = 122;
-
-/// Log ratio that stands for "this family cannot serve the task".
-const ABSENT: f32 = 6.0;
+pub const FEATURES: usize = 124;
 
 fn log2(x: f64) -> f32 {
     x.max(1e-30).log2() as f32
@@ -21,49 +18,16 @@ fn log2(x: f64) -> f32 {
 
 /// Where the constants of a family come from.
 pub trait ConvTable {
-    /// Constants of a product family for this task.
-    fn product(&self, task: &Task, family: ConvFamily) -> ConvConstants;
+    /// Constants of a product family and engine for this task.
+    fn product(&self, task: &Task, family: ConvFamily, engine: u8) -> ConvConstants;
     /// Seconds of a plain product in this format, by the product model.
     fn plain_product(&self, gemm: &Gemm, dtype: Dtype) -> f64;
     /// Seconds and rate of a depthwise family for this task.
     fn depthwise(&self, task: &Task, family: ConvFamily) -> (f64, f64);
 }
 
-/// Times by family and the features made so far.
-#[derive(Debug, Clone)]
-pub struct Candidates {
-    /// Features up to [`CHOICE_FEATURES`].
-    pub x: Features,
-    /// Seconds by family; 0 where it cannot serve.
-    pub times: [f64; CLASSES],
-    /// The forms, for traffic and reports.
-    pub forms: [Option<FamilyTime>; CLASSES],
-}
-
-/// Shape features and family times.
-pub fn candidates_of(task: &Task, table: &dyn ConvTable, machine: &Machine) -> Candidates {
-    let mut times = [0.0; CLASSES];
-    let mut forms = [None; CLASSES];
-    for family in candidates(task) {
-        let i = family as usize;
-        if family.streams() {
-            let (t0, rate) = table.depthwise(task, family);
-            times[i] = depthwise_time(task, t0, rate, machine);
-        } else {
-            let form = family_time(task, family, &table.product(task, family), machine);
-            times[i] = if family == ConvFamily::Gemm {
-                table.plain_product(&task.as_gemm(), task.dtype)
-            } else {
-                form.time
-            };
-            forms[i] = Some(form);
-        }
-    }
-    let x = shape_features(task, &times, machine);
-    Candidates { x, times, forms }
-}
-
-fn shape_features(task: &Task, times: &[f64; CLASSES], machine: &Machine) -> Features {
+/// The shape of a task on a machine: sizes, alignment, work, padding and waves of common tiles.
+pub fn shape_features(task: &Task, machine: &Machine) -> Features {
     let mut x = [0.0f32; MAX_FEATURES];
     let mut at = 0;
     let mut push = |v: f32| {
@@ -78,19 +42,21 @@ fn shape_features(task: &Task, times: &[f64; CLASSES], machine: &Machine) -> Fea
         Pass::Dgrad => 1.0,
         _ => 2.0,
     });
-    push(f32::from(u8::from(task.dtype == Dtype::Bf16)));
+    push(match task.dtype {
+        Dtype::Fp32 | Dtype::Fp64 => 0.0,
+        Dtype::Tf32 => 1.0,
+        Dtype::Fp16 => 2.0,
+        _ => 3.0,
+    });
     push(f32::from(u8::from(c.channels_last)));
     for v in [c.batch, c.ci, c.co, c.h, c.w, c.oh(), c.ow(), c.groups] {
         push(log2(v as f64));
     }
     push(log2(ci));
     push(log2(co));
-    push(c.r as f32);
-    push(c.s as f32);
-    push((c.r * c.s) as f32);
-    push(c.stride[0] as f32);
-    push(c.dilation[0] as f32);
-    push(c.pad[0] as f32);
+    for v in [c.r, c.s, c.r * c.s, c.stride[0], c.dilation[0], c.pad[0], c.pad[1]] {
+        push(v as f32);
+    }
     for v in [c.ci, c.co, c.ci / c.groups, c.co / c.groups] {
         push(log2(alignment(v, 64) as f64));
     }
@@ -98,18 +64,25 @@ fn shape_features(task: &Task, times: &[f64; CLASSES], machine: &Machine) -> Fea
         push(log2(alignment(v, 8) as f64));
     }
     let (m, n, k) = task.dims(1.0);
-    push(log2(m));
-    push(log2(n));
-    push(log2(k));
+    for v in [m, n, k, m * n, n * k, m * k, m * n * k] {
+        push(log2(v));
+    }
     let flops = c.flops().0;
     let [bx, bw, by] = task.bytes();
     let io = bx + bw + by;
-    push(log2(flops / 1e9));
-    push(log2(flops / machine.peak * 1e6));
-    push(log2(flops / io));
-    push(log2(io / machine.l2_size));
-    push(log2(bx / io));
-    push(log2(bw / io));
+    for v in [
+        flops / 1e9,
+        bx,
+        bw,
+        by,
+        flops / machine.peak * 1e6,
+        flops / io,
+        io / machine.l2_size,
+        bx / io,
+        bw / io,
+    ] {
+        push(log2(v));
+    }
     for (v, q) in [(ci, 8.0), (ci, 32.0), (ci, 64.0), (co, 8.0), (co, 32.0), (co, 64.0), (co, 128.0)] {
         push(log2((v / q).ceil() * q / v));
     }
@@ -118,75 +91,121 @@ fn shape_features(task: &Task, times: &[f64; CLASSES], machine: &Machine) -> Fea
     push(log2(converted / io));
     push(f32::from(task.gemm_class()));
     push(log2(task.gemm_alignment() as f64));
-    push(f32::from(u8::from(task.pointwise())));
-    push(f32::from(u8::from(task.depthwise())));
-    push(f32::from(u8::from(task.grouped())));
-    for (bm, bn) in [(64.0, 64.0), (128.0, 128.0), (256.0, 64.0)] {
+    for flag in [task.pointwise(), task.depthwise(), task.grouped()] {
+        push(f32::from(u8::from(flag)));
+    }
+    for (bm, bn) in
+        [(64.0, 64.0), (128.0, 64.0), (128.0, 128.0), (256.0, 64.0), (256.0, 128.0), (128.0, 256.0)]
+    {
         let tiles = (m / bm).ceil() * (n / bn).ceil() * g;
         let w: f64 = tiles / machine.sm;
         push(log2(w));
         push((w / w.ceil()) as f32);
         push((m * n * g / (tiles * bm * bn)) as f32);
     }
-    let least = times.iter().copied().filter(|t| *t > 0.0).fold(f64::INFINITY, f64::min);
-    push(log2(least * 1e6));
-    for t in times {
-        push(if *t > 0.0 { log2(t / least).min(ABSENT) } else { ABSENT });
+    for v in [c.batch * c.oh() * c.ow(), c.h * c.w, c.oh() * c.ow()] {
+        push(log2(v as f64));
     }
     debug_assert!(at <= CHOICE_FEATURES, "{at}");
     x
 }
 
-/// The reference time and the full features once the family probabilities are known.
-pub fn finish(candidates: &Candidates, probability: &[f32; CLASSES]) -> (f64, Features, usize) {
-    let mut x = candidates.x;
-    let mut weight = 0.0;
-    let mut log = 0.0;
-    let mut top = (0.0f32, 0usize);
-    for (i, (&t, &p)) in candidates.times.iter().zip(probability).enumerate() {
-        if t > 0.0 && p > 0.0 {
-            weight += f64::from(p);
-            log += f64::from(p) * t.ln();
-            if p > top.0 {
-                top = (p, i);
-            }
-        }
+/// The guessed kernels with their times.
+#[derive(Debug, Clone)]
+pub struct Candidates {
+    /// Guess, seconds, and the form for reports (none for depthwise kernels).
+    pub guesses: Vec<(Guess, f64, Option<FamilyTime>)>,
+    /// Mean of the logs of the times, weighted by probability.
+    pub reference: f64,
+}
+
+impl Candidates {
+    /// The likeliest guess.
+    pub fn top(&self) -> Option<&(Guess, f64, Option<FamilyTime>)> {
+        self.guesses.first()
     }
-    let least = candidates.times.iter().copied().filter(|t| *t > 0.0).fold(f64::INFINITY, f64::min);
-    let reference = if weight > 0.0 { (log / weight).exp() } else { least };
-    let mut at = CHOICE_FEATURES;
+}
+
+/// Seconds of a task by one variant, and its form.
+pub fn variant_time(
+    task: &Task,
+    guess: &Guess,
+    table: &dyn ConvTable,
+    machine: &Machine,
+) -> (f64, Option<FamilyTime>) {
+    let v = &guess.variant;
+    if v.family.streams() {
+        let (t0, rate) = table.depthwise(task, v.family);
+        return (depthwise_time(task, t0, rate, machine), None);
+    }
+    let form = family_time(task, v.family, v.tile(), &table.product(task, v.family, v.engine), machine);
+    let plain = v.family == ConvFamily::Gemm && task.pointwise() && task.conv.groups == 1;
+    let time = if plain { table.plain_product(&task.as_gemm(), task.dtype) } else { form.time };
+    (time, Some(form))
+}
+
+/// Times of the guessed variants.
+pub fn candidates_of(
+    task: &Task,
+    guesses: Vec<Guess>,
+    table: &dyn ConvTable,
+    machine: &Machine,
+) -> Candidates {
+    let guesses: Vec<_> = guesses
+        .into_iter()
+        .map(|g| {
+            let (time, form) = variant_time(task, &g, table, machine);
+            (g, time, form)
+        })
+        .collect();
+    let log: f64 = guesses.iter().map(|(g, t, _)| f64::from(g.probability) * t.ln()).sum();
+    let weight: f64 = guesses.iter().map(|(g, _, _)| f64::from(g.probability)).sum();
+    let reference = if weight > 0.0 {
+        (log / weight).exp()
+    } else {
+        family_time(task, ConvFamily::Ffma, None, &ConvConstants::START, machine).time
+    };
+    Candidates { guesses, reference }
+}
+
+/// The full features: the shape's, then what the guesses say.
+pub fn finish(shape: &Features, candidates: &Candidates, machine: &Machine) -> Features {
+    let mut x = *shape;
+    for (g, _, _) in &candidates.guesses {
+        x[CHOICE_FEATURES + g.variant.family as usize] += g.probability;
+    }
+    let mut at = CHOICE_FEATURES + ConvFamily::ALL.len();
     let mut push = |v: f32| {
         x[at] = v;
         at += 1;
     };
-    for p in probability {
-        push(*p);
-    }
-    push(top.0);
-    push(top.1 as f32);
+    let reference = candidates.reference;
     push(log2(reference * 1e6));
-    push(log2(least / reference));
-    for t in [ConvFamily::Xmma90, ConvFamily::Gemm, ConvFamily::Ffma] {
-        let t = candidates.times[t as usize];
-        push(if t > 0.0 { log2(t / reference) } else { ABSENT });
+    push(candidates.guesses.len() as f32);
+    for i in 0..KEPT {
+        let guess = candidates.guesses.get(i);
+        push(guess.map_or(0.0, |(g, _, _)| g.probability));
+        push(guess.map_or(0.0, |(_, t, _)| log2(t / reference)));
     }
-    if let Some(form) = candidates.forms[top.1] {
+    for i in 0..2 {
+        let guess = candidates.guesses.get(i);
+        push(guess.map_or(-1.0, |(g, _, _)| f32::from(g.variant.family as u8)));
+        push(guess.map_or(-1.0, |(g, _, _)| f32::from(g.variant.engine)));
+    }
+    if let Some((g, time, Some(form))) = candidates.top() {
         let t = form.tiling;
         let share = |v: f64| log2((v / t.time).max(1e-4));
-        push(share(t.compute));
-        push(share(t.l2));
-        push(share(t.dram));
-        push(share(t.latency));
-        push(log2(t.bm));
-        push(log2(t.bn));
-        push(log2(t.split));
-        push(t.waves.min(20.0) as f32);
-        push(log2((form.conversion / form.time).max(1e-4)));
-        push(log2(form.launches));
-        for tile in [1, 4, 6, 7, 9, 11] {
-            push(log2(t.by_tile[tile] / t.time));
+        for v in [t.compute, t.l2, t.dram, t.latency] {
+            push(share(v));
         }
+        for v in [t.bm, t.bn, f64::from(g.variant.tile[2]).max(1.0), t.split] {
+            push(log2(v));
+        }
+        push(t.waves.min(20.0) as f32);
+        push((t.tiles / (t.waves * machine.sm)) as f32);
+        push(log2((form.conversion / time).max(1e-4)));
+        push(log2(form.launches));
     }
     debug_assert!(at <= FEATURES, "{at}");
-    (reference, x, top.1)
+    x
 }

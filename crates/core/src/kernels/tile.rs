@@ -154,58 +154,55 @@ pub fn miss_share(read: f64, written: f64, l2_size: f64) -> f64 {
     (((8.0 * read + written) / l2_size - 0.8) / 0.4).clamp(0.0, 1.0)
 }
 
-/// The best tiling of a product: the closed form of the module's head.
-pub fn best(p: &Product, c: &Constants, machine: &Machine) -> Tiling {
-    let sm = machine.sm;
-    let miss = miss_share(p.read, p.written, machine.l2_size);
-    let bytes = p.read + p.written;
-    let dram = miss * bytes / (c.bw * machine.dram) + (1.0 - miss) * bytes / (c.hot * machine.l2);
-    let l2_rate = 1.0 / (c.l2 * machine.l2);
-    let per_sm = sm / (c.eff * machine.peak);
-    let mut best = Tiling {
-        time: f64::INFINITY,
-        compute: 0.0,
-        l2: 0.0,
-        dram,
-        latency: 0.0,
-        reduction: 0.0,
-        bm: 0.0,
-        bn: 0.0,
-        split: 1.0,
-        part: 0.0,
-        tiles: 0.0,
-        waves: 0.0,
-        miss,
-        by_tile: [0.0; 12],
-    };
-    let half = (-c.pw).exp2();
-    let halved = [1.0, half, half * half, half * half * half, half.powi(4), 1.0, 1.0, 1.0];
-    let mut by_tile = [f64::INFINITY; 12];
-    for ((bm, bn), tile_time) in TILES.into_iter().zip(&mut by_tile) {
+/// What does not depend on the tile: seconds of the compulsory bytes, and rates per second turned round.
+struct Fixed {
+    dram: f64,
+    miss: f64,
+    l2_rate: f64,
+    per_sm: f64,
+}
+
+impl Fixed {
+    fn new(p: &Product, c: &Constants, machine: &Machine) -> Self {
+        let miss = miss_share(p.read, p.written, machine.l2_size);
+        let bytes = p.read + p.written;
+        let dram = miss * bytes / (c.bw * machine.dram) + (1.0 - miss) * bytes / (c.hot * machine.l2);
+        Self { dram, miss, l2_rate: 1.0 / (c.l2 * machine.l2), per_sm: machine.sm / (c.eff * machine.peak) }
+    }
+
+    /// Tries the split factors of one tile; `best` keeps the least time over all calls, and the least of this
+    /// tile is returned. `small` is (bm bn/16384)^pw, at most 1; `epilogue` seconds are spent per wave of CTAs.
+    fn try_tile(
+        &self,
+        p: &Product,
+        c: &Constants,
+        sm: f64,
+        (bm, bn, small): (f64, f64, f64),
+        epilogue: f64,
+        best: &mut Tiling,
+    ) -> f64 {
         let grid = (p.m / bm).ceil() * (p.n / bn).ceil() * p.batch;
         let occ = (16384.0 / (bm * bn)).floor().clamp(1.0, 4.0);
-        // bm * bn / 16384 is a power of two; its pw-th power is one of halving's.
-        let small = halved[((16384.0 / (bm * bn)) as usize).trailing_zeros() as usize % halved.len()];
         let teff = 1.0 / (1.0 + c.slope * (1.0 / bm + 1.0 / bn));
+        let mut least = f64::INFINITY;
         let mut s = 1.0;
         loop {
             let tiles = grid * s;
             let ks = (p.k / s / 32.0).ceil() * 32.0;
             let wv = (tiles / sm).ceil();
             let frac = (wv.min(occ) * small).min(1.0);
-            let compute = 2.0 * bm * bn * ks * wv * per_sm / (teff * frac);
-            let l2 = tiles * (bm + bn) * ks * p.element * l2_rate;
-            let latency = c.kl * (ks / 32.0) * (wv / occ).ceil();
-            let reduction = if s > 1.0 { c.red0 + 8.0 * s * p.batch * p.m * p.n * l2_rate } else { 0.0 };
-            let time = compute.max(l2).max(dram) + latency + reduction;
-            *tile_time = tile_time.min(time);
+            let compute = 2.0 * bm * bn * ks * wv * self.per_sm / (teff * frac);
+            let l2 = tiles * (bm + bn) * ks * p.element * self.l2_rate;
+            let latency = (c.kl * (ks / 32.0) + epilogue) * (wv / occ).ceil();
+            let reduction = if s > 1.0 { c.red0 + 8.0 * s * p.batch * p.m * p.n * self.l2_rate } else { 0.0 };
+            let time = compute.max(l2).max(self.dram) + latency + reduction;
+            least = least.min(time);
             if time < best.time {
-                let by_tile = best.by_tile;
-                best = Tiling {
+                *best = Tiling {
                     time,
                     compute,
                     l2,
-                    dram,
+                    dram: self.dram,
                     latency,
                     reduction,
                     bm,
@@ -214,19 +211,68 @@ pub fn best(p: &Product, c: &Constants, machine: &Machine) -> Tiling {
                     part: ks,
                     tiles,
                     waves: wv,
-                    miss,
-                    by_tile,
+                    miss: self.miss,
+                    by_tile: best.by_tile,
                 };
             }
             s *= 2.0;
             // More parts cannot help once the grid fills the GPU twice.
             if s > p.max_split || p.k / s < p.min_part || tiles >= 2.0 * sm {
-                break;
+                return least;
             }
         }
     }
+
+    fn nothing(&self) -> Tiling {
+        Tiling {
+            time: f64::INFINITY,
+            compute: 0.0,
+            l2: 0.0,
+            dram: self.dram,
+            latency: 0.0,
+            reduction: 0.0,
+            bm: 0.0,
+            bn: 0.0,
+            split: 1.0,
+            part: 0.0,
+            tiles: 0.0,
+            waves: 0.0,
+            miss: self.miss,
+            by_tile: [0.0; 12],
+        }
+    }
+}
+
+/// The best tiling of a product: the closed form of the module's head.
+pub fn best(p: &Product, c: &Constants, machine: &Machine) -> Tiling {
+    let fixed = Fixed::new(p, c, machine);
+    let mut best = fixed.nothing();
+    let half = (-c.pw).exp2();
+    let halved = [1.0, half, half * half, half * half * half, half.powi(4), 1.0, 1.0, 1.0];
+    let mut by_tile = [f64::INFINITY; 12];
+    for ((bm, bn), tile_time) in TILES.into_iter().zip(&mut by_tile) {
+        // bm * bn / 16384 is a power of two; its pw-th power is one of halving's.
+        let small = halved[((16384.0 / (bm * bn)) as usize).trailing_zeros() as usize % halved.len()];
+        *tile_time = fixed.try_tile(p, c, machine.sm, (bm, bn, small), 0.0, &mut best);
+    }
     best.time += c.t0;
     best.by_tile = by_tile;
+    best
+}
+
+/// The tiling of a product with a tile that is known; every wave of CTAs costs `epilogue` seconds more.
+pub fn with_tile(
+    p: &Product,
+    c: &Constants,
+    machine: &Machine,
+    (bm, bn): (f64, f64),
+    epilogue: f64,
+) -> Tiling {
+    let fixed = Fixed::new(p, c, machine);
+    let mut best = fixed.nothing();
+    let small = (bm * bn / 16384.0).min(1.0).powf(c.pw);
+    fixed.try_tile(p, c, machine.sm, (bm, bn, small), epilogue, &mut best);
+    best.time += c.t0;
     best
 }
 

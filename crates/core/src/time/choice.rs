@@ -1,35 +1,87 @@
-//! A small random forest that says how likely each kernel family is.
+//! Which kernels a library would run for a convolution: its heuristics, learned from its own answers.
+//!
+//! cuDNN was asked for its choice on 300,000 shapes (`tools/measure/cudnn_choice.cpp`); random forests repeat it. A
+//! choice is a [`Variant`]: the engine's number, the kernel family it launches and the tile of its kernels.
 
 use super::trees::Features;
+use crate::kernels::conv::ConvFamily;
 
-/// Classes the forest tells apart.
-pub const CLASSES: usize = 16;
+/// One thing a library may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Variant {
+    /// What kind of kernels.
+    pub family: ConvFamily,
+    /// Number of the library's engine.
+    pub engine: u8,
+    /// Rows, columns and depth of a CTA's tile; zeros where it is not known.
+    pub tile: [u16; 3],
+}
 
-/// One tree: nodes with feature, threshold and children; leaves with a distribution in 1/255.
+impl Variant {
+    /// The tile, if it is known.
+    pub fn tile(&self) -> Option<[f64; 3]> {
+        (self.tile[0] > 0).then(|| self.tile.map(f64::from))
+    }
+}
+
+/// A variant and how likely it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Guess {
+    /// The variant.
+    pub variant: Variant,
+    /// Between 0 and 1.
+    pub probability: f32,
+}
+
+/// Most guesses that are kept.
+pub const KEPT: usize = 4;
+/// Variants that a leaf remembers.
+pub const PER_LEAF: usize = 3;
+/// Most variants of one chooser.
+const MOST: usize = 256;
+
+/// One tree: nodes with feature, threshold and children; leaves with their likeliest variants in 1/255.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Tree {
     /// Feature, threshold, left, right; a child with the top bit set is a leaf.
-    nodes: Vec<(u16, f32, u16, u16)>,
-    leaves: Vec<[u8; CLASSES]>,
+    nodes: Vec<Node>,
+    leaves: Vec<Leaf>,
 }
 
-/// A forest of such trees.
+/// Feature, threshold, left child, right child.
+pub type Node = (u8, f32, u16, u16);
+/// Variants with their share of the leaf in 1/255.
+pub type Leaf = [(u8, u8); PER_LEAF];
+
+/// Top bit of a child's number: it is a leaf.
+pub const LEAF: u16 = 0x8000;
+
+/// A forest of such trees and the variants they tell apart.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Chooser {
+    variants: Vec<Variant>,
     trees: Vec<Tree>,
 }
 
-const LEAF: u16 = 0x8000;
-
 impl Chooser {
+    /// A chooser without trees.
+    pub fn new(variants: Vec<Variant>) -> Self {
+        Self { variants, trees: Vec::new() }
+    }
+
     /// Adds a tree as its nodes and leaves.
-    pub fn push(&mut self, nodes: Vec<(u16, f32, u16, u16)>, leaves: Vec<[u8; CLASSES]>) {
+    pub fn push(&mut self, nodes: Vec<Node>, leaves: Vec<Leaf>) {
         self.trees.push(Tree { nodes, leaves });
     }
 
-    /// Probability of each class.
-    pub fn probabilities(&self, x: &Features) -> [f32; CLASSES] {
-        let mut sum = [0.0f32; CLASSES];
+    /// All variants it knows.
+    pub fn variants(&self) -> &[Variant] {
+        &self.variants
+    }
+
+    /// The likeliest variants, most likely first; their probabilities add up to 1.
+    pub fn guesses(&self, x: &Features) -> Vec<Guess> {
+        let mut sum = [0u32; MOST];
         for tree in &self.trees {
             let mut at = if tree.nodes.is_empty() { LEAF } else { 0 };
             // Children always come after their parent, so the walk ends.
@@ -43,69 +95,108 @@ impl Chooser {
                 at = next;
             }
             if let Some(leaf) = tree.leaves.get(usize::from(at & !LEAF)) {
-                for (s, v) in sum.iter_mut().zip(leaf) {
-                    *s += f32::from(*v);
+                for (variant, share) in leaf {
+                    sum[usize::from(*variant)] += u32::from(*share);
                 }
             }
         }
-        let total: f32 = sum.iter().sum();
-        if total > 0.0 {
-            for s in &mut sum {
-                *s /= total;
+        let mut best: Vec<(u32, usize)> = Vec::with_capacity(KEPT + 1);
+        for (variant, &share) in sum.iter().enumerate().take(self.variants.len()) {
+            if share > best.last().map_or(0, |b| if best.len() < KEPT { 0 } else { b.0 }) {
+                let at = best.partition_point(|b| b.0 >= share);
+                best.insert(at, (share, variant));
+                best.truncate(KEPT);
             }
         }
-        sum
+        let total: u32 = best.iter().map(|b| b.0).sum();
+        let share = 1.0 / total.max(1) as f32;
+        best.into_iter()
+            .map(|(s, v)| Guess { variant: self.variants[v], probability: s as f32 * share })
+            .collect()
     }
 
-    /// Bytes for a file.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = (self.trees.len() as u32).to_le_bytes().to_vec();
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend((self.variants.len() as u32).to_le_bytes());
+        for v in &self.variants {
+            out.push(v.family as u8);
+            out.push(v.engine);
+            v.tile.iter().for_each(|t| out.extend(t.to_le_bytes()));
+        }
+        out.extend((self.trees.len() as u32).to_le_bytes());
         for t in &self.trees {
             out.extend((t.nodes.len() as u32).to_le_bytes());
             out.extend((t.leaves.len() as u32).to_le_bytes());
             for (f, v, l, r) in &t.nodes {
-                out.extend(f.to_le_bytes());
+                out.push(*f);
                 out.extend(v.to_le_bytes());
                 out.extend(l.to_le_bytes());
                 out.extend(r.to_le_bytes());
             }
-            for leaf in &t.leaves {
-                out.extend(leaf);
+            for (variant, share) in t.leaves.iter().flatten() {
+                out.extend([*variant, *share]);
             }
         }
+    }
+
+    fn read(rest: &mut &[u8]) -> Option<Self> {
+        fn take<'a>(b: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
+            let (head, tail) = b.split_at_checked(n)?;
+            *b = tail;
+            Some(head)
+        }
+        fn word(b: &mut &[u8]) -> Option<usize> {
+            Some(u32::from_le_bytes(take(b, 4)?.try_into().ok()?) as usize)
+        }
+        let pair = |b: &[u8], i: usize| u16::from_le_bytes([b[i], b[i + 1]]);
+        let count = word(rest)?;
+        let mut out = Self::default();
+        for _ in 0..count {
+            let b = take(rest, 8)?;
+            let family = ConvFamily::from_index(b[0])?;
+            out.variants.push(Variant { family, engine: b[1], tile: [pair(b, 2), pair(b, 4), pair(b, 6)] });
+        }
+        let count = word(rest)?;
+        for _ in 0..count {
+            let (n, l) = (word(rest)?, word(rest)?);
+            let nodes = take(rest, n.checked_mul(9)?)?
+                .chunks_exact(9)
+                .map(|b| (b[0], f32::from_le_bytes([b[1], b[2], b[3], b[4]]), pair(b, 5), pair(b, 7)))
+                .collect();
+            let leaves = take(rest, l.checked_mul(2 * PER_LEAF)?)?
+                .chunks_exact(2 * PER_LEAF)
+                .map(|b| std::array::from_fn(|i| (b[2 * i], b[2 * i + 1])))
+                .collect();
+            out.trees.push(Tree { nodes, leaves });
+        }
+        Some(out)
+    }
+}
+
+/// The choosers of ordinary convolutions by pass, and the one of depthwise convolutions, where PyTorch has its say
+/// before the library.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Choosers {
+    /// Forward, data gradient, weight gradient.
+    pub passes: [Chooser; 3],
+    /// Depthwise convolutions, all passes.
+    pub depthwise: Chooser,
+}
+
+impl Choosers {
+    /// Bytes for a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.passes.iter().chain([&self.depthwise]).for_each(|c| c.write(&mut out));
         out
     }
 
     /// Reads it back; nothing if the bytes are damaged.
     pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        fn word(b: &mut &[u8]) -> Option<usize> {
-            let (head, tail) = b.split_at_checked(4)?;
-            *b = tail;
-            Some(u32::from_le_bytes(head.try_into().ok()?) as usize)
-        }
         let mut rest = bytes;
-        let count = word(&mut rest)?;
-        let mut out = Self::default();
-        for _ in 0..count {
-            let (n, l) = (word(&mut rest)?, word(&mut rest)?);
-            let (nodes, after) = rest.split_at_checked(n.checked_mul(10)?)?;
-            let (leaves, after) = after.split_at_checked(l.checked_mul(CLASSES)?)?;
-            let nodes = nodes
-                .chunks_exact(10)
-                .map(|b| {
-                    (
-                        u16::from_le_bytes([b[0], b[1]]),
-                        f32::from_le_bytes([b[2], b[3], b[4], b[5]]),
-                        u16::from_le_bytes([b[6], b[7]]),
-                        u16::from_le_bytes([b[8], b[9]]),
-                    )
-                })
-                .collect();
-            let leaves = leaves.chunks_exact(CLASSES).filter_map(|b| b.try_into().ok()).collect();
-            out.trees.push(Tree { nodes, leaves });
-            rest = after;
-        }
-        Some((out, rest))
+        let mut next = || Chooser::read(&mut rest);
+        let passes = [next()?, next()?, next()?];
+        let depthwise = next()?;
+        Some((Self { passes, depthwise }, rest))
     }
 }
 
@@ -116,16 +207,17 @@ mod tests {
 
     #[test]
     fn chooses_and_round_trips() {
-        let mut c = Chooser::default();
-        let (mut a, mut b) = ([0; CLASSES], [0; CLASSES]);
-        (a[3], b[5]) = (255, 255);
-        c.push(vec![(2, 1.0, LEAF, LEAF | 1)], vec![a, b]);
+        let variant = |engine| Variant { family: ConvFamily::Xmma90, engine, tile: [128, 64, 32] };
+        let mut c = Chooser::new(vec![variant(1), variant(2), variant(3)]);
+        c.push(vec![(2, 1.0, LEAF, LEAF | 1)], vec![[(2, 200), (0, 50), (0, 0)], [(1, 255), (0, 0), (0, 0)]]);
         let mut x = [0.0; MAX_FEATURES];
-        assert_eq!(c.probabilities(&x)[3], 1.0);
+        let guesses = c.guesses(&x);
+        assert_eq!((guesses.len(), guesses[0].variant.engine, guesses[0].probability), (2, 3, 0.8));
         x[2] = 2.0;
-        assert_eq!(c.probabilities(&x)[5], 1.0);
-        let bytes = c.to_bytes();
-        assert_eq!(Chooser::from_bytes(&bytes).unwrap().0, c);
-        assert!(Chooser::from_bytes(&bytes[..bytes.len() - 1]).is_none());
+        assert_eq!(c.guesses(&x), [Guess { variant: variant(2), probability: 1.0 }]);
+        let all = Choosers { passes: [c.clone(), Chooser::default(), c.clone()], depthwise: c };
+        let bytes = all.to_bytes();
+        assert_eq!(Choosers::from_bytes(&bytes).unwrap().0, all);
+        assert!(Choosers::from_bytes(&bytes[..bytes.len() - 1]).is_none());
     }
 }

@@ -13,6 +13,13 @@ pub struct ConvForms {
     /// By [`ConvKey::index`].
     products: Vec<Option<ConvConstants>>,
     depthwise: Vec<Option<(f64, f64)>>,
+    /// Constants of single engines, by [`ConvKey::index`] and engine.
+    engines: HashMap<(usize, u8), ConvConstants>,
+}
+
+/// Name of the constants of one engine of a key.
+pub fn engine_key(key: &str, engine: u8) -> String {
+    format!("{key}/engine{engine}")
 }
 
 /// The key itself, then each shorter one: `a/b/c`, `a/b`, `a`.
@@ -34,9 +41,24 @@ impl ConvForms {
     /// From forms by key; keys of other operators are left out.
     pub fn from_forms<'a>(forms: impl Iterator<Item = (&'a str, &'a [f64])>) -> Self {
         let table: HashMap<&str, &[f64]> = forms.filter(|(k, _)| k.starts_with("conv/")).collect();
-        let mut out = Self { products: vec![None; ConvKey::COUNT], depthwise: vec![None; ConvKey::COUNT] };
+        let mut out = Self {
+            products: vec![None; ConvKey::COUNT],
+            depthwise: vec![None; ConvKey::COUNT],
+            engines: HashMap::new(),
+        };
+        let mut engines: HashMap<&str, Vec<(u8, ConvConstants)>> = HashMap::new();
+        for (key, values) in &table {
+            if let Some((key, engine)) = key.rsplit_once("/engine")
+                && let (Ok(engine), Some(c)) = (engine.parse(), ConvConstants::from_slice(values))
+            {
+                engines.entry(key).or_default().push((engine, c));
+            }
+        }
         for key in ConvKey::all() {
             let text = key.text();
+            for (engine, c) in engines.get(text.as_str()).into_iter().flatten() {
+                out.engines.insert((key.index(), *engine), *c);
+            }
             match coarser(&text).find_map(|k| table.get(k)) {
                 Some([t0, rate]) => out.depthwise[key.index()] = Some((*t0, *rate)),
                 Some(values) => out.products[key.index()] = ConvConstants::from_slice(values),
@@ -62,8 +84,11 @@ impl std::fmt::Debug for ConvContext<'_> {
 }
 
 impl ConvTable for ConvContext<'_> {
-    fn product(&self, task: &Task, family: ConvFamily) -> ConvConstants {
+    fn product(&self, task: &Task, family: ConvFamily, engine: u8) -> ConvConstants {
         let key = ConvKey::new(task, family).index();
+        if let Some(c) = self.forms.engines.get(&(key, engine)) {
+            return *c;
+        }
         self.forms.products.get(key).copied().flatten().unwrap_or(ConvConstants::START)
     }
 

@@ -1,14 +1,15 @@
 //! The time model: closed form by kernel class, times a learned and bounded correction, with its interval.
 
-use super::choice::{CLASSES, Chooser};
+use super::choice::{Choosers, Guess};
 use super::conv_table::{ConvContext, ConvForms};
 use super::fitted::{Fitted, LogInterval, TileKey};
 use super::iteration::HostModel;
 use super::operator::{Bound, OpPrediction};
+use super::trees::Features;
 use crate::dtype::Dtype;
 use crate::gpu::{Architecture, Gpu, Vendor};
-use crate::kernels::conv::{Task, dtype_group};
-use crate::kernels::conv_features::{candidates_of, finish};
+use crate::kernels::conv::{ConvFamily, Task, dtype_group};
+use crate::kernels::conv_features::{Candidates, candidates_of, finish, shape_features};
 use crate::kernels::tile::{Constants, Tiling};
 use crate::kernels::{Machine, attention, conv, gemm, rnn, stream};
 use crate::ops::{Attention, Conv, Gemm, Op, OpCall, Pass, Rnn};
@@ -38,7 +39,7 @@ pub const PUBLISHED: u8 = 4;
 pub struct TimeModel {
     fitted: Fitted,
     conv: ConvForms,
-    chooser: Chooser,
+    choosers: Choosers,
     /// Intervals of memory-bound operators by name: forward, backward.
     streams: HashMap<String, [LogInterval; 2]>,
     /// Intervals of convolutions by family, grouped, sure.
@@ -78,7 +79,7 @@ impl TimeModel {
     /// A model from fitted data.
     pub fn new(fitted: Fitted) -> Self {
         let conv = ConvForms::new(&fitted);
-        let chooser = fitted.chooser().cloned().unwrap_or_default();
+        let choosers = fitted.choosers().cloned().unwrap_or_default();
         let mut streams: HashMap<String, [LogInterval; 2]> = HashMap::new();
         for (class, interval) in fitted.intervals() {
             if let Some((name, pass)) = class.split_once('/').filter(|(_, p)| matches!(*p, "fwd" | "bwd")) {
@@ -86,10 +87,10 @@ impl TimeModel {
                 both[usize::from(pass == "bwd")] = interval;
             }
         }
-        let convolutions = (0..CLASSES * 4)
+        let convolutions = (0..ConvFamily::ALL.len() * 4)
             .map(|i| fitted.interval(&conv::interval_class(i / 4, i & 2 != 0, i & 1 != 0), "conv"))
             .collect();
-        Self { fitted, conv, chooser, streams, convolutions }
+        Self { fitted, conv, choosers, streams, convolutions }
     }
 
     fn draft(&self, call: &OpCall, gpu: &Gpu) -> Draft {
@@ -312,14 +313,25 @@ impl TimeModel {
         }
     }
 
+    /// What a library would run for a convolution.
+    fn guesses(&self, task: &Task, shape: &Features) -> Vec<Guess> {
+        let pass = match task.pass {
+            Pass::Dgrad => 1,
+            Pass::Wgrad => 2,
+            _ => 0,
+        };
+        let chooser = if task.depthwise() { &self.choosers.depthwise } else { &self.choosers.passes[pass] };
+        chooser.guesses(shape)
+    }
+
     fn conv(&self, c: &Conv, call: &OpCall, gpu: &Gpu) -> Draft {
         let task = Task::new(c, call.pass, call.dtype);
         let machine = Machine::of(gpu, call.dtype);
         let product = |g: &Gemm, dtype: Dtype| self.product_time(g, dtype, gpu);
         let context = ConvContext { forms: &self.conv, product: &product };
-        let candidates = candidates_of(&task, &context, &machine);
-        let probability = self.chooser.probabilities(&candidates.x);
-        let (reference, x, top) = finish(&candidates, &probability);
+        let shape = shape_features(&task, &machine);
+        let candidates = candidates_of(&task, self.guesses(&task, &shape), &context, &machine);
+        let x = finish(&shape, &candidates, &machine);
         let forest = match dtype_group(call.dtype) {
             "fp32" => "conv/fp32",
             "tf32" => "conv/tf32",
@@ -327,10 +339,10 @@ impl TimeModel {
         };
         let learned = self.fitted.forest(forest).map_or(0.0, |f| f64::from(f.predict(&x)));
         let seen = gpu.architecture == Architecture::Hopper;
-        let class = 4 * top + 2 * usize::from(task.grouped()) + usize::from(probability[top] > 0.7);
-        let own = self.convolutions.get(class).copied().unwrap_or(LogInterval::UNKNOWN);
-        let (bound, launches) = match candidates.forms[top] {
-            Some(f) => {
+        let own = self.convolutions.get(interval_number(&task, &candidates)).copied();
+        let own = own.unwrap_or(LogInterval::UNKNOWN);
+        let (bound, launches) = match candidates.top() {
+            Some((_, _, Some(f))) => {
                 let kernels = if f.conversion > 0.0 { task.conversion().1 } else { 0.0 };
                 let bound = if f.conversion > 0.5 * f.time { Bound::Dram } else { bound_of(&f.tiling) };
                 // Weight gradients end in a reduction; fp32 kernels other than 1x1 often clear or prepare first.
@@ -338,10 +350,10 @@ impl TimeModel {
                     + if call.dtype == Dtype::Fp32 && c.r * c.s > 1 { 0.7 } else { 0.1 };
                 (bound, f.launches + kernels + helpers)
             }
-            None => (Bound::Dram, 1.0),
+            _ => (Bound::Dram, 1.0),
         };
         Draft {
-            reference,
+            reference: candidates.reference,
             correction: learned * Self::trust(gpu, seen),
             interval: self.on(own, "conv", gpu, seen),
             bound,
@@ -394,6 +406,15 @@ fn carried(learned: f64, streaming: f64, gpu: &Gpu) -> f64 {
     let throughput = (c * scale).max(c.min(1.08)).ln();
     let weight = ((streaming - SHORT) / (LONG - SHORT)).clamp(0.0, 1.0);
     learned + SHARE * weight * (throughput - learned)
+}
+
+/// Number of a convolution's interval: its likeliest family, grouped or not, sure or not.
+fn interval_number(task: &Task, candidates: &Candidates) -> usize {
+    let (family, sure) = match candidates.top() {
+        Some((g, _, _)) => (g.variant.family as usize, g.probability > conv::SURE),
+        None => (0, false),
+    };
+    4 * family + 2 * usize::from(task.grouped()) + usize::from(sure)
 }
 
 /// Which fit speaks for a product on a GPU.

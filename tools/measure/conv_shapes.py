@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Draws convolution shapes for cudnn_choice, with no GPU and no PyTorch: usage: conv_shapes.py COUNT SEED > shapes.txt
+
+Half look like layers of networks, half are random; grouped, dilated, rectangular and large filters are drawn more
+often than networks have them, since the choice of engine is least regular there. Depthwise layers in fp32, tf32 and
+bf16 NCHW never reach cuDNN and are left out.
+"""
+import math
+import random
+import sys
+
+R = random.Random(f"preflop-choice-{sys.argv[2]}")
+SIZES = (224, 112, 56, 28, 14, 7, 299, 149, 147, 73, 71, 35, 17, 8, 384, 192, 96, 48, 24, 12, 128, 64, 32, 16, 160, 80, 40, 20)
+WIDTHS = (3, 16, 24, 32, 40, 48, 56, 64, 72, 80, 96, 112, 120, 128, 144, 160, 176, 192, 208, 224, 240, 256, 288, 320, 352, 384, 448, 480, 512, 576, 640, 672, 768, 832, 960, 1024, 1152, 1280, 1536, 2048, 19, 21, 255)
+PHASES, FORMATS = {"fwd": 0, "dgrad": 1, "wgrad": 2}, {"fp32": 0, "tf32": 1, "fp16": 2, "bf16": 3}
+
+
+def log_uniform(a, b):
+    return max(1, round(math.exp(R.uniform(math.log(a), math.log(b)))))
+
+
+def draw():
+    real = R.random() < .5
+    kind = R.choices(["std", "pw", "dw", "grp", "stem", "dil", "rect", "gan"], [40, 16, 6, 16, 6, 5, 6, 5])[0]
+    b = R.choice((1, 2, 4, 8, 16, 32, 64, 128, 256)) if real else log_uniform(1, 256)
+    h = R.choice(SIZES) if real else log_uniform(4, 256)
+    ci, co = (R.choice(WIDTHS), R.choice(WIDTHS)) if real else (log_uniform(2, 2048), log_uniform(2, 2048))
+    r = s = R.choice((3, 3, 3, 3, 5, 5, 7, 2))
+    stride, dilation, groups, pad = R.choice((1, 1, 1, 2)), 1, 1, None
+    dtype = R.choice(("bf16", "bf16", "fp16", "tf32", "fp32", "fp32"))
+    if kind == "pw":
+        r = s = 1
+    elif kind == "dw":
+        dtype = R.choice(("bf16", "fp16"))
+        groups, r = ci, R.choice((3, 3, 5, 7))
+        co, s = ci * (2 if R.random() < .1 else 1), r
+    elif kind == "grp":
+        groups = R.choice((2, 3, 4, 8, 16, 32, 64))
+        if R.random() < .5:
+            ci = co = groups * R.choice((1, 2, 4, 8, 16, 24, 32, 64))
+        ci, co = -(-ci // groups) * groups, -(-co // groups) * groups
+        r = s = R.choice((3, 3, 3, 1, 5))
+    elif kind == "stem":
+        ci, co = R.choice((1, 3, 3, 4)), R.choice((16, 32, 64, 64, 96, 128, 768))
+        r = s = R.choice((3, 7, 7, 11, 4, 16))
+        stride, h = {11: 4, 4: 4, 16: 16}.get(r, R.choice((1, 2, 2))), R.choice((224, 227, 299, 384, 512, 128, 64, 32))
+        pad = (0, 0) if r in (4, 16) else None
+    elif kind == "dil":
+        dilation, r, s, stride = R.choice((2, 4, 6, 12, 18)), 3, 3, 1
+    elif kind == "rect":
+        r, s = R.choice(((1, 7), (7, 1), (1, 3), (3, 1), (1, 5), (5, 1)))
+        stride = 1
+    elif kind == "gan":
+        r = s = 4
+        stride, pad = 2, (1, 1)
+    ph, pw = pad or R.choice(((r // 2 * dilation, s // 2 * dilation),) * 9 + ((0, 0),))
+    w = h if R.random() < .85 else max(4, int(h * R.choice((.5, .75, 1.5))))
+    oh, ow = (h + 2 * ph - dilation * (r - 1) - 1) // stride + 1, (w + 2 * pw - dilation * (s - 1) - 1) // stride + 1
+    if oh < 1 or ow < 1 or 2 * b * oh * ow * co * (ci // groups) * r * s > 1.5e12 or max(b * ci * h * w, b * co * oh * ow) > 3e8:
+        return None
+    phase = R.choice(("fwd", "fwd", "dgrad", "wgrad"))
+    nhwc = dtype in ("bf16", "fp16") and R.random() < .65
+    if kind == "dw" and dtype == "bf16" and not nhwc:
+        return None
+    return PHASES[phase], FORMATS[dtype], b, ci, h, w, co, r, s, stride, ph, pw, dilation, groups, int(nhwc)
+
+
+def main():
+    left = int(sys.argv[1])
+    while left > 0:
+        c = draw()
+        if c is not None:
+            print(*c)
+            left -= 1
+
+
+main()
