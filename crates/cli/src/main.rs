@@ -6,6 +6,7 @@ mod input;
 mod output;
 mod report;
 mod rows;
+mod run_args;
 mod shape;
 
 use clap::{CommandFactory, Parser, Subcommand};

@@ -6,7 +6,6 @@ use crate::error::InputError;
 use crate::output::{self, Output};
 use anyhow::Context as _;
 use clap::Args;
-use preflop_core::model::LowerOptions;
 use preflop_core::report::{Question, Report, changes, markdown, report};
 use preflop_core::roofline::{By, Machine, MachineData, Rows, entries_of_iteration};
 use preflop_core::time::TimeModel;
@@ -55,13 +54,12 @@ pub fn run(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
             .into());
     }
     let gpus = args.job.gpus()?;
-    let job = args.job.job(&args.model, None, None)?;
+    let job = args.job.run.job(&args.model, None, None)?;
     let model = TimeModel::embedded();
     let predictions: Vec<_> = gpus.iter().map(|g| model.predict_iteration(&job.iteration, g)).collect();
     let answers: Vec<_> = gpus.iter().zip(&predictions).collect();
-    let options =
-        LowerOptions { mode: args.job.mode, precision: args.job.precision, optimizer: args.job.optimizer };
-    let title = describe(&job, &args.job);
+    let options = args.job.run.options();
+    let title = describe(&job, &args.job.run);
     let command = command(args, job.graph.samples, job.graph.seq);
     let question = Question {
         title: &title,
@@ -124,9 +122,9 @@ fn command(args: &ReportArgs, batch: u64, seq: Option<u64>) -> String {
         format!("--batch {batch}"),
     ];
     words.extend(seq.map(|s| format!("--seq {s}")));
-    words.push(format!("--precision {}", job.precision.name()));
-    words.push(format!("--mode {}", job.mode.name()));
-    if let Some(optimizer) = job.optimizer {
+    words.push(format!("--precision {}", job.run.precision.name()));
+    words.push(format!("--mode {}", job.run.mode.name()));
+    if let Some(optimizer) = job.run.optimizer {
         words.push(format!("--optimizer {}", format!("{optimizer:?}").to_lowercase()));
     }
     words.extend(args.usd_per_hour.map(|usd| format!("--usd-per-hour {usd}")));

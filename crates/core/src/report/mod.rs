@@ -8,6 +8,8 @@ mod markdown;
 pub use advice::{Change, changes};
 pub use markdown::markdown;
 
+use crate::cost::Reserve;
+use crate::cost::fit::prudent_peak;
 use crate::gpu::Gpu;
 use crate::model::Iteration;
 use crate::ops::{Family, Op};
@@ -42,6 +44,8 @@ pub struct GpuSummary {
     pub high_ms: f64,
     pub samples_per_s: f64,
     pub memory_mib: f64,
+    /// The peak with context and reserve: what the card must have.
+    pub needed_mib: f64,
     pub gpu_memory_mib: f64,
     pub fits: bool,
     pub bound: &'static str,
@@ -103,6 +107,7 @@ fn summary(
 ) -> GpuSummary {
     let samples_per_s = iteration.samples as f64 / prediction.time.0;
     let memory_mib = iteration.memory.peak.mib();
+    let (reserve, prudent) = (Reserve::default(), prudent_peak(iteration));
     GpuSummary {
         gpu: gpu.name.clone(),
         title: gpu.title.clone(),
@@ -111,8 +116,9 @@ fn summary(
         high_ms: prediction.high.ms(),
         samples_per_s,
         memory_mib,
+        needed_mib: reserve.needed(prudent).mib(),
         gpu_memory_mib: gpu.memory.mib(),
-        fits: memory_mib <= gpu.memory.mib(),
+        fits: reserve.fits(prudent, gpu),
         bound: prediction.bound.name(),
         gpu_busy_ms: prediction.gpu_busy.ms(),
         host_ms: prediction.host.ms(),
@@ -169,8 +175,8 @@ fn headline(question: &Question, gpu: &GpuSummary) -> String {
             format!("fits: {} of {} GiB", three(gpu.memory_mib / 1024.0), three(gpu.gpu_memory_mib / 1024.0))
         } else {
             format!(
-                "does not fit: {} GiB are needed and there are {}",
-                three(gpu.memory_mib / 1024.0),
+                "does not fit: {} GiB are needed with reserve and there are {}",
+                three(gpu.needed_mib / 1024.0),
                 three(gpu.gpu_memory_mib / 1024.0)
             )
         }
@@ -288,7 +294,8 @@ fn assumptions(gpu: &Gpu) -> Vec<String> {
         "DRAM bytes are compulsory traffic: every input read once, every output written once. An operator whose data \
          stay in the L2 can so lie above the DRAM roof; it is flagged."
             .to_string(),
-        "Memory is what PyTorch's allocator would show at its peak; the CUDA context and fragmentation come on top."
+        "Memory is what PyTorch's allocator would show at its peak. A run fits if the card has 12 % and 640 MiB more \
+         (fragmentation, errors, the CUDA context), and room for the workspace of fp32 convolutions."
             .to_string(),
         "The host is the one whose constants ship with the tool; a slower CPU makes host-bound work slower.".to_string(),
     ];

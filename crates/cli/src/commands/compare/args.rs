@@ -2,9 +2,11 @@
 
 use crate::error::InputError;
 use crate::input;
+use crate::run_args;
 use clap::Args;
 use preflop_core::Gpu;
 use preflop_core::cost::fit::Setup;
+use preflop_core::cost::search;
 use preflop_core::cost::{
     Catalogue, Date, Limits, Ownership, Plan, Pricing, Quote, RankBy, Reserve, quantity,
 };
@@ -25,24 +27,25 @@ pub struct CompareArgs {
     #[arg(long, value_name = "GPU,..", value_delimiter = ',', default_value = "all")]
     pub gpus: Vec<String>,
 
-    /// Samples of one iteration, or `auto`: the best that fits on each GPU [default: as the model has it]
-    #[arg(long, value_name = "N|auto", value_parser = batch_choice, allow_hyphen_values = true)]
-    pub batch: Option<Batch>,
+    /// Samples of one iteration; of several (`32,64,96`) the best that fits on each GPU, `auto` tries 40 sizes from 1
+    /// to 2048 [default: as the model has it]
+    #[arg(long, value_name = "N,..|auto", value_delimiter = ',', value_parser = batch_choice, allow_hyphen_values = true)]
+    pub batch: Vec<Batch>,
 
     /// Tokens of one sample, for language models [default: as the model has it]
     #[arg(long, value_name = "N", value_parser = input::seq, allow_hyphen_values = true)]
     pub seq: Option<u64>,
 
     /// Number formats; of several, the best that each GPU has is taken
-    #[arg(long, value_name = "FORMAT,..", value_delimiter = ',', default_value = "fp32", value_parser = precision)]
+    #[arg(long, value_name = "FORMAT,..", value_delimiter = ',', default_value = "fp32", value_parser = run_args::precision())]
     pub precision: Vec<Precision>,
 
     /// Training or inference
-    #[arg(long, default_value = "train", value_parser = mode)]
+    #[arg(long, value_name = "MODE", default_value = "train", value_parser = run_args::mode())]
     pub mode: Mode,
 
-    /// Optimizer of a training step: sgd, adam, adamw, none [default: as the model is usually trained]
-    #[arg(long, value_parser = optimizer)]
+    /// Optimizer of a training step [default: as the model is usually trained]
+    #[arg(long, value_name = "NAME", value_parser = run_args::optimizer())]
     pub optimizer: Option<OptimizerChoice>,
 
     /// What the list is ordered by: time, cost, energy
@@ -123,10 +126,13 @@ pub enum Batch {
     Fixed(u64),
 }
 
-/// The batch sizes that `--batch auto` tries: 1 to 7, then four to each doubling up to 2048.
-fn auto_batches() -> Vec<u64> {
-    let quarters = (3..11).flat_map(|e| [4_u64, 5, 6, 7].map(|q| q << (e - 2)));
-    (1..8).chain(quarters).chain([2048]).collect()
+impl Batch {
+    fn sizes(self) -> Vec<u64> {
+        match self {
+            Self::Auto => search::usual_batches(),
+            Self::Fixed(n) => vec![n],
+        }
+    }
 }
 
 fn batch_choice(text: &str) -> Result<Batch, String> {
@@ -138,19 +144,6 @@ fn one_of<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         format!("it must be one of {}", names.join(", "))
     })
-}
-
-fn precision(text: &str) -> Result<Precision, String> {
-    one_of(text, &Precision::ALL.map(|p| (p.name(), p)))
-}
-
-fn mode(text: &str) -> Result<Mode, String> {
-    one_of(text, &[Mode::Train, Mode::Infer].map(|m| (m.name(), m)))
-}
-
-fn optimizer(text: &str) -> Result<OptimizerChoice, String> {
-    use OptimizerChoice::{Adam, Adamw, None, Sgd};
-    one_of(text, &[("sgd", Sgd), ("adam", Adam), ("adamw", Adamw), ("none", None)])
 }
 
 fn rank_by(text: &str) -> Result<RankBy, String> {
@@ -239,10 +232,14 @@ pub struct Question {
 }
 
 impl Question {
+    /// How a setup is lowered.
+    pub fn options(&self, setup: &Setup) -> LowerOptions {
+        LowerOptions { mode: self.mode, precision: setup.precision, optimizer: setup.optimizer }
+    }
+
     /// The iteration of a setup.
     pub fn lower(&self, setup: &Setup) -> Result<Iteration, ModelError> {
-        let options =
-            LowerOptions { mode: self.mode, precision: setup.precision, optimizer: setup.optimizer };
+        let options = self.options(setup);
         match &self.model {
             Source::Zoo(name) => lower(&zoo::build(name, Some(setup.batch), self.seq)?, &options),
             Source::Captured(graph) => lower(graph, &options),
@@ -295,13 +292,18 @@ impl CompareArgs {
         } else {
             catalog::all()?
         };
-        let batches = match self.batch {
-            Some(Batch::Auto) => auto_batches(),
-            Some(Batch::Fixed(n)) => vec![n],
-            None => vec![default_batch],
-        };
-        let mut precisions = self.precision.clone();
-        precisions.dedup();
+        let mut batches: Vec<u64> = self.batch.iter().flat_map(|b| b.sizes()).collect();
+        if batches.is_empty() {
+            batches.push(default_batch);
+        }
+        batches.sort_unstable();
+        batches.dedup();
+        let mut precisions: Vec<Precision> = Vec::new();
+        for p in &self.precision {
+            if !precisions.contains(p) {
+                precisions.push(*p);
+            }
+        }
         let setups = precisions
             .iter()
             .flat_map(|p| {
@@ -347,11 +349,7 @@ impl CompareArgs {
         if let Ok(info) = zoo::info(&self.model) {
             return Ok((Source::Zoo(info.name), info.default_batch));
         }
-        let batch = match self.batch {
-            Some(Batch::Fixed(n)) => Some(n),
-            Some(Batch::Auto) => Some(1),
-            None => None,
-        };
+        let batch = self.batch.first().and_then(|b| b.sizes().first().copied());
         let graph = input::model(&self.model, batch, self.seq)?;
         let samples = graph.samples;
         Ok((Source::Captured(Box::new(graph)), samples))
@@ -401,18 +399,5 @@ impl CompareArgs {
             utilisation: self.utilisation.unwrap_or(own.utilisation),
         };
         Ok(prices)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn auto_tries_forty_sizes() {
-        let sizes = auto_batches();
-        assert_eq!(sizes.len(), 40);
-        assert!(sizes.windows(2).all(|w| w[0] < w[1]), "{sizes:?}");
-        assert_eq!((sizes[0], sizes[7], sizes[8], sizes[39]), (1, 8, 10, 2048));
     }
 }

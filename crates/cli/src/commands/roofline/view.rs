@@ -69,16 +69,16 @@ pub fn collect(
     let mut title = String::new();
     let mut views = Vec::new();
     for (label, batch, seq) in points {
-        let job = args.job(model, batch, seq)?;
+        let job = args.run.job(model, batch, seq)?;
         if title.is_empty() {
-            title = describe(&job, args);
+            title = describe(&job, &args.run);
             if let Some(s) = sweep {
                 title = format!(
                     "{} over {}, {}, {}",
                     job.graph.name,
                     s.key,
-                    args.precision.name(),
-                    args.mode.name()
+                    args.run.precision.name(),
+                    args.run.mode.name()
                 );
             }
         }
