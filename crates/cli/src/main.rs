@@ -4,6 +4,7 @@ mod commands;
 mod error;
 mod input;
 mod output;
+mod price_args;
 mod report;
 mod rows;
 mod run_args;

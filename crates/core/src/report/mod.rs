@@ -2,14 +2,18 @@
 //!
 //! Everything is data; `markdown` writes it as text, and a page shows the same fields.
 
+mod accuracy;
 mod advice;
 mod markdown;
+mod recording;
 
+pub use accuracy::FamilyError;
 pub use advice::{Change, changes};
 pub use markdown::markdown;
+pub use recording::{Recorded, report_of_recording};
 
-use crate::cost::Reserve;
 use crate::cost::fit::prudent_peak;
+use crate::cost::{Date, Quote, Reserve};
 use crate::gpu::Gpu;
 use crate::model::Iteration;
 use crate::ops::{Family, Op};
@@ -28,12 +32,18 @@ pub struct Question<'a> {
     pub command: &'a str,
     /// Version of the tool.
     pub version: &'a str,
-    /// Price of an hour, if known: the same for all GPUs.
-    pub usd_per_hour: Option<f64>,
+    /// Price of an hour of each GPU, where it is known.
+    pub quotes: &'a [Option<Quote>],
+}
+
+impl Question<'_> {
+    fn quote(&self, place: usize) -> Option<&Quote> {
+        self.quotes.get(place).and_then(Option::as_ref)
+    }
 }
 
 /// The answer of one GPU.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[allow(missing_docs)]
 pub struct GpuSummary {
     pub gpu: String,
@@ -42,17 +52,35 @@ pub struct GpuSummary {
     /// 90 % interval.
     pub low_ms: f64,
     pub high_ms: f64,
-    pub samples_per_s: f64,
-    pub memory_mib: f64,
+    /// Not known of a recording, unless the user says how many samples an iteration has.
+    pub samples_per_s: Option<f64>,
+    /// Not known of a recording.
+    pub memory_mib: Option<f64>,
     /// The peak with context and reserve: what the card must have.
-    pub needed_mib: f64,
+    pub needed_mib: Option<f64>,
     pub gpu_memory_mib: f64,
-    pub fits: bool,
+    pub fits: Option<bool>,
     pub bound: &'static str,
     pub gpu_busy_ms: f64,
     pub host_ms: f64,
     pub usd_per_hour: Option<f64>,
+    pub price_date: Option<Date>,
+    pub price_source: Option<String>,
     pub usd_per_million_samples: Option<f64>,
+}
+
+impl GpuSummary {
+    /// A summary with the price alone.
+    fn priced(quote: Option<&Quote>, samples_per_s: Option<f64>) -> Self {
+        let per_million = |q: &Quote| samples_per_s.map(|rate| q.usd_per_hour / 3600.0 / rate * 1e6);
+        Self {
+            usd_per_hour: quote.map(|q| q.usd_per_hour),
+            price_date: quote.map(|q| q.date),
+            price_source: quote.map(|q| q.source.clone()),
+            usd_per_million_samples: quote.and_then(per_million),
+            ..Self::default()
+        }
+    }
 }
 
 /// A part of the time.
@@ -82,16 +110,22 @@ pub struct Report {
     pub headline: String,
     pub command: String,
     pub version: String,
+    /// Times are of a recording, not predicted.
+    pub measured: bool,
     pub gpus: Vec<GpuSummary>,
     pub binds: Vec<String>,
     pub helps: Vec<Change>,
     pub families: Vec<Part>,
     pub modules: Vec<Part>,
     pub phases: Vec<Part>,
+    /// What a row of `layers` is: `layer`, or `operator` where no layers were recorded.
+    pub rows_by: &'static str,
     pub layers: Vec<RowData>,
     pub unmodelled: Vec<Unmodelled>,
     pub assumptions: Vec<String>,
     pub accuracy: Vec<String>,
+    /// Errors of the fit by family, the largest share of the time first.
+    pub family_errors: Vec<FamilyError>,
 }
 
 /// Modules shown; the rest is one more part.
@@ -103,10 +137,9 @@ fn summary(
     iteration: &Iteration,
     prediction: &IterationPrediction,
     gpu: &Gpu,
-    usd_per_hour: Option<f64>,
+    quote: Option<&Quote>,
 ) -> GpuSummary {
     let samples_per_s = iteration.samples as f64 / prediction.time.0;
-    let memory_mib = iteration.memory.peak.mib();
     let (reserve, prudent) = (Reserve::default(), prudent_peak(iteration));
     GpuSummary {
         gpu: gpu.name.clone(),
@@ -114,16 +147,15 @@ fn summary(
         iteration_ms: prediction.time.ms(),
         low_ms: prediction.low.ms(),
         high_ms: prediction.high.ms(),
-        samples_per_s,
-        memory_mib,
-        needed_mib: reserve.needed(prudent).mib(),
+        samples_per_s: Some(samples_per_s),
+        memory_mib: Some(iteration.memory.peak.mib()),
+        needed_mib: Some(reserve.needed(prudent).mib()),
         gpu_memory_mib: gpu.memory.mib(),
-        fits: reserve.fits(prudent, gpu),
+        fits: Some(reserve.fits(prudent, gpu)),
         bound: prediction.bound.name(),
         gpu_busy_ms: prediction.gpu_busy.ms(),
         host_ms: prediction.host.ms(),
-        usd_per_hour,
-        usd_per_million_samples: usd_per_hour.map(|usd| usd / 3600.0 / samples_per_s * 1e6),
+        ..GpuSummary::priced(quote, Some(samples_per_s))
     }
 }
 
@@ -140,16 +172,18 @@ pub fn report(
     let entries = entries_of_iteration(iteration, prediction, gpu);
     let families = Rows::new(&entries, By::Family, &machine);
     let gpus: Vec<GpuSummary> =
-        answers.iter().map(|(g, p)| summary(iteration, p, g, question.usd_per_hour)).collect();
+        answers.iter().enumerate().map(|(i, (g, p))| summary(iteration, p, g, question.quote(i))).collect();
     Some(Report {
         headline: headline(question, &gpus[0]),
         command: question.command.to_string(),
         version: question.version.to_string(),
+        measured: false,
         binds: binds(prediction, &families),
         helps,
         families: families.rows.iter().map(part).collect(),
         modules: modules(&entries, &machine),
         phases: phases(&entries, &machine),
+        rows_by: "layer",
         layers: Rows::new(&entries, By::Layer, &machine)
             .rows
             .iter()
@@ -157,7 +191,8 @@ pub fn report(
             .collect(),
         unmodelled: unmodelled(iteration, prediction),
         assumptions: assumptions(gpu),
-        accuracy: accuracy(prediction, &families),
+        accuracy: accuracy_lines(prediction, gpu),
+        family_errors: accuracy::family_errors(&entries, gpu),
         gpus,
     })
 }
@@ -170,13 +205,14 @@ fn headline(question: &Question, gpu: &GpuSummary) -> String {
         gpu.title,
         ms(gpu.low_ms),
         ms(gpu.high_ms),
-        three(gpu.samples_per_s),
-        if gpu.fits {
-            format!("fits: {} of {} GiB", three(gpu.memory_mib / 1024.0), three(gpu.gpu_memory_mib / 1024.0))
+        gpu.samples_per_s.map_or_else(String::new, three),
+        if gpu.fits == Some(true) {
+            let gib = three(gpu.memory_mib.unwrap_or(0.0) / 1024.0);
+            format!("fits: {gib} of {} GiB", three(gpu.gpu_memory_mib / 1024.0))
         } else {
             format!(
                 "does not fit: {} GiB are needed with reserve and there are {}",
-                three(gpu.needed_mib / 1024.0),
+                three(gpu.needed_mib.unwrap_or(0.0) / 1024.0),
                 three(gpu.gpu_memory_mib / 1024.0)
             )
         }
@@ -188,7 +224,7 @@ fn part(row: &Row) -> Part {
         name: row.name.clone(),
         time_ms: row.work.time.ms(),
         share: row.share,
-        class: row.class().name(),
+        class: row.class_name(),
         slowdown: row.bounds.slowdown(row.work.time),
     }
 }
@@ -242,6 +278,13 @@ fn binds(prediction: &IterationPrediction, families: &Rows) -> Vec<String> {
             prediction.launches
         )
     });
+    lines.extend(binds_lines(families));
+    lines
+}
+
+/// What the bounds of the operators say, whether times are predicted or measured.
+fn binds_lines(families: &Rows) -> Vec<String> {
+    let mut lines = Vec::new();
     let [compute, memory, overhead] = families.summary.class_shares.map(|s| 100.0 * s);
     lines.push(format!(
         "On the GPU, by the largest of the three bounds of each operator: compute {compute:.0} %, memory {memory:.0} %, \
@@ -305,7 +348,7 @@ fn assumptions(gpu: &Gpu) -> Vec<String> {
     lines
 }
 
-fn accuracy(prediction: &IterationPrediction, families: &Rows) -> Vec<String> {
+fn accuracy_lines(prediction: &IterationPrediction, gpu: &Gpu) -> Vec<String> {
     let relative = |t: Seconds| 100.0 * (t / prediction.time - 1.0);
     let mut lines = vec![format!(
         "The interval of the whole is {:+.0} % to {:+.0} %: errors of one family are taken as partly common, those of \
@@ -313,15 +356,19 @@ fn accuracy(prediction: &IterationPrediction, families: &Rows) -> Vec<String> {
         relative(prediction.low),
         relative(prediction.high)
     )];
-    if let Some(largest) = families.rows.first() {
+    if gpu.name != MEASURED {
         lines.push(format!(
-            "Intervals of single operators come with the fitted data, by family; here {} weighs most. `preflop validate` \
-             compares predictions with measurements.",
-            largest.name
+            "Most measurements are of an H200. {} was not measured for this project: expect more than the errors \
+             below; the interval is wider for it.",
+            gpu.name
         ));
     }
+    lines.push("`preflop validate` compares predictions with measurements.".to_string());
     lines
 }
+
+/// The GPU whose operators were measured for this project.
+const MEASURED: &str = "h200";
 
 /// Three significant digits.
 pub(crate) fn three(x: f64) -> String {
@@ -357,11 +404,18 @@ mod tests {
         let iteration = lower(&graph, &options).unwrap();
         let gpus = ["v100", "h200"].map(|n| catalog::find(n).unwrap());
         let predictions = gpus.each_ref().map(|g| model.predict_iteration(&iteration, g));
+        let quote = Quote {
+            usd_per_hour: 3.6,
+            date: Date::parse("2026-08-22").unwrap(),
+            source: "a test".to_string(),
+            host_included: true,
+        };
+        let quotes = [Some(quote), None];
         let question = Question {
             title: "resnet50, batch 32",
             command: "preflop report",
             version: "1",
-            usd_per_hour: Some(3.6),
+            quotes: &quotes,
         };
         let answers: Vec<_> = gpus.iter().zip(&predictions).collect();
         let helps = changes(&model, &graph, &options, &iteration, &gpus[0]);
@@ -377,8 +431,15 @@ mod tests {
             assert!((share - 1.0).abs() < 1e-6, "{share}");
         }
         // 3.6 $/h = 0.001 $/s; over samples/s, times 1e6
-        let expected = 1000.0 / r.gpus[0].samples_per_s;
+        let expected = 1000.0 / r.gpus[0].samples_per_s.unwrap();
         assert!((r.gpus[0].usd_per_million_samples.unwrap() / expected - 1.0).abs() < 1e-9);
+        // Never a price without its date, never dollars without a price.
+        assert_eq!(r.gpus[0].price_date.unwrap().to_string(), "2026-08-22");
+        assert_eq!((r.gpus[1].usd_per_hour, r.gpus[1].usd_per_million_samples), (None, None));
+        // The families that take the time have their errors.
+        assert_eq!(r.family_errors[0].family, "conv/fp32");
+        assert!(r.family_errors.iter().map(|f| f.share).sum::<f64>() > 0.9);
+        assert!(r.family_errors.iter().all(|f| f.rows > 100 && f.mean_percent > 0.0));
         assert!(r.layers.len() > 100 && r.unmodelled.is_empty());
         let text = markdown(&r);
         for heading in

@@ -99,6 +99,11 @@ impl Work {
         self.flops.iter().map(|f| f.1).sum()
     }
 
+    /// Is nothing known but its time: neither FLOPs nor bytes?
+    pub fn is_unknown(&self) -> bool {
+        self.flops.is_empty() && self.bytes.iter().all(Option::is_none)
+    }
+
     /// Bytes at a level, if known.
     pub fn bytes(&self, level: Level) -> Option<Bytes> {
         self.bytes[level as usize]

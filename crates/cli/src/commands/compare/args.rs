@@ -2,20 +2,18 @@
 
 use crate::error::InputError;
 use crate::input;
+use crate::price_args::PriceArgs;
 use crate::run_args;
 use clap::Args;
 use preflop_core::Gpu;
 use preflop_core::cost::fit::Setup;
 use preflop_core::cost::search;
-use preflop_core::cost::{
-    Catalogue, Date, Limits, Ownership, Plan, Pricing, Quote, RankBy, Reserve, quantity,
-};
+use preflop_core::cost::{Catalogue, Limits, Plan, Pricing, RankBy, Reserve, quantity};
 use preflop_core::gpu::catalog;
 use preflop_core::model::{
     Graph, Iteration, LowerOptions, Mode, ModelError, OptimizerChoice, Precision, lower, zoo,
 };
 use preflop_core::units::Seconds;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Compare GPUs for a model: time, memory, dollars and energy, ranked
 #[derive(Debug, Args)]
@@ -52,21 +50,8 @@ pub struct CompareArgs {
     #[arg(long, default_value = "time", value_parser = rank_by)]
     pub rank: RankBy,
 
-    /// Which price counts: on-demand, cheapest, spot, purchase
-    #[arg(long, default_value = "on-demand", value_parser = pricing)]
-    pub pricing: Pricing,
-
-    /// Only this cloud's prices
-    #[arg(long, value_name = "NAME")]
-    pub cloud: Option<String>,
-
-    /// Your price per GPU-hour in US dollars, as `h100=2.10` or `h100=2.10@2026-08-22`
-    #[arg(long, value_name = "GPU=USD")]
-    pub price: Vec<String>,
-
-    /// A price file to use instead of the built-in one (see `preflop prices import`)
-    #[arg(long, value_name = "FILE")]
-    pub prices: Option<String>,
+    #[command(flatten)]
+    pub prices: PriceArgs,
 
     /// Your own measured iteration, as `v100=310ms`: every prediction is scaled by it
     #[arg(long, value_name = "GPU=TIME")]
@@ -93,20 +78,8 @@ pub struct CompareArgs {
     pub budget: Option<f64>,
 
     /// Carbon of the electricity, in grams of CO2 per kWh
-    #[arg(long, value_name = "G", value_parser = above_zero, allow_hyphen_values = true)]
+    #[arg(long, value_name = "G", value_parser = input::above_zero, allow_hyphen_values = true)]
     pub grams_per_kwh: Option<f64>,
-
-    /// With purchase prices: price of the host for each GPU, in US dollars
-    #[arg(long, value_name = "USD", value_parser = quantity::usd, allow_hyphen_values = true)]
-    pub host_usd: Option<f64>,
-
-    /// With purchase prices: years until GPU and host are written off
-    #[arg(long, value_name = "YEARS", value_parser = above_zero, allow_hyphen_values = true)]
-    pub years: Option<f64>,
-
-    /// With purchase prices: share of those years in which the GPU works, from 0 to 1
-    #[arg(long, value_name = "SHARE", value_parser = share, allow_hyphen_values = true)]
-    pub utilisation: Option<f64>,
 
     /// Write the rows to a file: .csv or .json
     #[arg(short, long, value_name = "FILE")]
@@ -139,41 +112,14 @@ fn batch_choice(text: &str) -> Result<Batch, String> {
     if text == "auto" { Ok(Batch::Auto) } else { input::batch(text).map(Batch::Fixed) }
 }
 
-fn one_of<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
-    known.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        format!("it must be one of {}", names.join(", "))
-    })
-}
-
 fn rank_by(text: &str) -> Result<RankBy, String> {
-    one_of(text, &[("time", RankBy::Time), ("cost", RankBy::Cost), ("energy", RankBy::Energy)])
-}
-
-/// For `--pricing`.
-pub fn pricing(text: &str) -> Result<Pricing, String> {
-    use Pricing::{Cheapest, OnDemand, Purchase, Spot};
-    one_of(text, &[OnDemand, Cheapest, Spot, Purchase].map(|p| (p.name(), p)))
+    input::one_of(text, &[("time", RankBy::Time), ("cost", RankBy::Cost), ("energy", RankBy::Energy)])
 }
 
 fn dataset_size(text: &str) -> Result<u64, String> {
     match text.parse::<u64>() {
         Ok(n) if (1..=1_000_000_000_000).contains(&n) => Ok(n),
         _ => Err("it must be a whole number from 1 to 1000000000000".to_string()),
-    }
-}
-
-fn above_zero(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(x) if x > 0.0 && x < 1e9 => Ok(x),
-        _ => Err("it must be a number above zero".to_string()),
-    }
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(x) if x > 0.0 && x <= 1.0 => Ok(x),
-        _ => Err("it must be a number above 0 and at most 1".to_string()),
     }
 }
 
@@ -247,20 +193,6 @@ impl Question {
     }
 }
 
-/// `NAME=VALUE`.
-fn pair<'a>(text: &'a str, flag: &str, example: &str) -> anyhow::Result<(&'a str, &'a str)> {
-    text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty()).ok_or_else(|| {
-        InputError::new(format!("`{flag} {text}` lacks a part"))
-            .hint(format!("write it as `{flag} {example}`"))
-            .into()
-    })
-}
-
-fn today() -> Date {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    Date::from_unix_days(u32::try_from(seconds / 86_400).unwrap_or(0))
-}
-
 /// A GPU that was named must have a price where one is needed; of all GPUs, some must.
 fn check_prices(question: &Question) -> anyhow::Result<()> {
     let needed = question.rank == RankBy::Cost || question.limits.goal().is_some();
@@ -332,8 +264,8 @@ impl CompareArgs {
             named,
             setups,
             rank: self.rank,
-            prices: self.catalogue()?,
-            pricing: self.pricing,
+            prices: self.prices.catalogue()?,
+            pricing: self.prices.pricing,
             measured,
             baseline,
             plan,
@@ -357,47 +289,7 @@ impl CompareArgs {
 
     fn measured(&self) -> anyhow::Result<Option<(String, Seconds)>> {
         let Some(text) = &self.measured else { return Ok(None) };
-        let (name, time) = pair(text, "--measured", "v100=310ms")?;
+        let (name, time) = input::pair(text, "--measured", "v100=310ms")?;
         Ok(Some((input::gpu(name)?.name, quantity::time(time)?)))
-    }
-
-    fn catalogue(&self) -> anyhow::Result<Catalogue> {
-        let mut prices = match &self.prices {
-            Some(path) => super::super::prices::read(path)?,
-            None => Catalogue::embedded()?,
-        };
-        if let Some(cloud) = &self.cloud {
-            let cloud = cloud.to_lowercase();
-            if prices.offers.iter().all(|o| o.cloud != cloud) {
-                let mut known: Vec<&str> = prices.offers.iter().map(|o| o.cloud.as_str()).collect();
-                known.sort_unstable();
-                known.dedup();
-                return Err(InputError::new(format!("no prices of a cloud `{cloud}`"))
-                    .hint(format!("known: {}", known.join(", ")))
-                    .into());
-            }
-            prices.cloud = Some(cloud);
-        }
-        for text in &self.price {
-            let (name, price) = pair(text, "--price", "h100=2.10")?;
-            let (usd, date) = match price.split_once('@') {
-                Some((usd, date)) => (usd, Date::parse(date)?),
-                None => (price, today()),
-            };
-            let quote = Quote {
-                usd_per_hour: quantity::usd(usd)?,
-                date,
-                source: "given on the command line".to_string(),
-                host_included: true,
-            };
-            prices.overrides.push((input::gpu(name)?.name, quote));
-        }
-        let own = Ownership::default();
-        prices.ownership = Ownership {
-            host_usd: self.host_usd.unwrap_or(own.host_usd),
-            years: self.years.unwrap_or(own.years),
-            utilisation: self.utilisation.unwrap_or(own.utilisation),
-        };
-        Ok(prices)
     }
 }

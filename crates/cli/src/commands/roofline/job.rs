@@ -23,6 +23,11 @@ impl JobArgs {
         if self.gpu.is_empty() {
             return Err(InputError::new("no GPU given").hint("add --gpu, such as --gpu h200").into());
         }
+        self.gpus_if_any()
+    }
+
+    /// The GPUs named; a recording may say itself where it ran.
+    pub fn gpus_if_any(&self) -> anyhow::Result<Vec<Gpu>> {
         self.gpu.iter().map(|name| input::gpu(name)).collect()
     }
 }
