@@ -225,6 +225,7 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
   });
   const dash: Record<Level, string> = { dram: "8 4", l2: "2 3", l1: "8 4 2 4" };
   const decade = (o.width - margin.left - margin.right) / (xd[1] - xd[0]);
+  const along = small ? 34 : 60;
   const angle = -(Math.atan2(perDecade, decade) * 180) / Math.PI;
   return Plot.plot({
     width: o.width, height, marginLeft: margin.left, marginRight: margin.right, marginTop: margin.top, marginBottom: margin.bottom,
@@ -243,7 +244,7 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
       ...slopes.map((s) => Plot.line(s.line, { x: "x", y: "y", stroke: "var(--ink)", strokeWidth: 1.3, strokeDasharray: dash[s.level] })),
       // The outermost level is named below its line and the others above theirs, so that close lines keep apart.
       ...slopes.map((s, i) => Plot.text(s.line.slice(0, 1), {
-        x: (d) => d.x * 10 ** (60 / decade), y: (d) => d.y * 10 ** (60 / decade), text: [`${LEVEL_NAMES[s.level]} ${si(s.rate, "B/s")}`],
+        x: (d) => d.x * 10 ** (along / decade), y: (d) => d.y * 10 ** (along / decade), text: [`${LEVEL_NAMES[s.level]} ${si(s.rate, "B/s")}`],
         rotate: angle, dy: i === 0 && slopes.length > 1 ? 8 : -7, fill: "var(--ink)", fontSize: 10, ...HALO,
       })),
       known.length > 1 ? Plot.line(shown, { x: "x", y: "y", z: (p) => marks.indexOf(p.mark), stroke: (p) => o.style(p.mark.group)[0], strokeWidth: 0.8, strokeOpacity: 0.6 }) : null,
