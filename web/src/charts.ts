@@ -215,7 +215,7 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
   const margin = { left: small ? 62 : 90, right: 28, top: 30, bottom: 44 };
   const height = Math.min(o.maxHeight, 620, Math.max(360, o.width * 0.62));
   const perDecade = (height - margin.top - margin.bottom) / (yd[1] - yd[0]);
-  // On a phone points come up to the roofs' labels: the chosen roof alone is named, in the corner that no point can reach.
+  // On a phone points come up to the lines' labels: the lines are named in the corner that no point can reach.
   const labelled = small ? [] : roofs.filter((r, i) => i === 0 || r.names.includes(o.pipe) || roofs.slice(0, i).every((q) => Math.log10(q.rate / r.rate) * perDecade > 12));
   const chosen = roofs.find((r) => r.names.includes(o.pipe));
   const slopes = known.map((l) => {
@@ -225,7 +225,7 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
   });
   const dash: Record<Level, string> = { dram: "8 4", l2: "2 3", l1: "8 4 2 4" };
   const decade = (o.width - margin.left - margin.right) / (xd[1] - xd[0]);
-  const along = small ? 34 : 60;
+  const along = 60;
   const angle = -(Math.atan2(perDecade, decade) * 180) / Math.PI;
   return Plot.plot({
     width: o.width, height, marginLeft: margin.left, marginRight: margin.right, marginTop: margin.top, marginBottom: margin.bottom,
@@ -240,10 +240,10 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
       Plot.gridY(range(yd[0], yd[1]).map((k) => 10 ** k), { stroke: GUIDE, strokeOpacity: 0.5 }),
       ...roofs.map((r) => Plot.line([[Math.max(x0, r.rate / fastest), r.rate], [x1, r.rate]], { stroke: r.names.includes(o.pipe) ? "var(--ink)" : "var(--soft)", strokeWidth: r.names.includes(o.pipe) ? 2 : 1 })),
       Plot.text(labelled, { x: x1, y: "rate", text: (r) => `${r.names.join(", ")} ${si(r.rate, "FLOP/s")}`, textAnchor: "end", dx: -4, dy: -7, fill: "var(--soft)", fontSize: 10, ...HALO }),
-      small && chosen ? Plot.text([`${chosen.names.join(", ")}\n${si(chosen.rate, "FLOP/s")} (thick roof)`], { frameAnchor: "top-left", dx: 5, dy: 5, fill: "var(--soft)", fontSize: 10, lineHeight: 1.2 }) : null,
+      small && chosen ? Plot.text([[`thick: ${chosen.names.join(", ")} ${si(chosen.rate, "FLOP/s")}`, ...slopes.map((s) => `${DASH_NAMES[s.level]}: ${LEVEL_NAMES[s.level]} ${si(s.rate, "B/s")}`)].join("\n")], { frameAnchor: "top-left", dx: 5, dy: 5, fill: "var(--soft)", fontSize: 10, lineHeight: 1.2 }) : null,
       ...slopes.map((s) => Plot.line(s.line, { x: "x", y: "y", stroke: "var(--ink)", strokeWidth: 1.3, strokeDasharray: dash[s.level] })),
       // The outermost level is named below its line and the others above theirs, so that close lines keep apart.
-      ...slopes.map((s, i) => Plot.text(s.line.slice(0, 1), {
+      ...(small ? [] : slopes).map((s, i) => Plot.text(s.line.slice(0, 1), {
         x: (d) => d.x * 10 ** (along / decade), y: (d) => d.y * 10 ** (along / decade), text: [`${LEVEL_NAMES[s.level]} ${si(s.rate, "B/s")}`],
         rotate: angle, dy: i === 0 && slopes.length > 1 ? 8 : -7, fill: "var(--ink)", fontSize: 10, ...HALO,
       })),
@@ -258,6 +258,8 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
     ],
   });
 }
+
+const DASH_NAMES: Record<Level, string> = { dram: "dashed", l2: "dotted", l1: "dash-dotted" };
 
 /** Roofs of one rate are one line. */
 function mergedRoofs(machine: Machine): { rate: number; names: string[] }[] {

@@ -2,7 +2,7 @@
 import { describe, isZeroFlop, planeChart, rooflineChart, type ChartOptions, type Mark } from "./charts";
 import { el, savePng, select } from "./dom";
 import { digits, percent } from "./format";
-import { styleOf } from "./style";
+import { stylesOf } from "./style";
 import { bandwidthAt, LEVELS, LEVEL_NAMES, type Level, type PageData, type View } from "./types";
 
 type Kind = "plane" | "roofline" | "hierarchical";
@@ -62,6 +62,8 @@ export function explorer(data: PageData): HTMLElement {
   const draw = (): void => {
     const all = marksNow();
     const groups = [...new Set(all.map((m) => m.group))];
+    const styles = stylesOf(groups);
+    const styleOf = (g: string): [string, string] => styles.get(g) ?? ["var(--ink)", "circle"];
     const visible = all.filter((m) => !state.hidden.has(m.group) && m.row.share >= state.minShare && (!state.isolated || identity(m) === state.isolated));
     const view = state.view === "all" ? views[0] : views[state.view];
     const zero = sum(visible.filter(isZeroFlop).map((m) => m.row.share)) / (state.view === "all" ? views.length : 1);
@@ -74,7 +76,7 @@ export function explorer(data: PageData): HTMLElement {
     const width = Math.min(room / grows, state.kind === "plane" ? 860 : 1100);
     const options: ChartOptions = {
       machine: view.machine, level: state.level, pipe: state.pipe, width, maxHeight: tall,
-      perCall: data.per_call, groups, style: (g) => styleOf(g, groups.indexOf(g)), joined: swept && state.view === "all", zeroFlopShare: zero,
+      perCall: data.per_call, groups, style: styleOf, joined: swept && state.view === "all", zeroFlopShare: zero,
     };
     const plot = state.kind === "plane" ? planeChart(visible, options)
       : rooflineChart(visible, options, state.kind === "roofline" ? [state.level] : LEVELS);
@@ -99,7 +101,7 @@ export function explorer(data: PageData): HTMLElement {
     status.dataset.all = String(all.length);
     if (state.isolated && visible[0]) status.title = describe(visible[0]);
     legend.replaceChildren(...groups.map((g) => {
-      const [color, symbol] = styleOf(g, groups.indexOf(g));
+      const [color, symbol] = styleOf(g);
       const total = sum(all.filter((m) => m.group === g).map((m) => m.row.share)) / (state.view === "all" ? labels.length : 1);
       const on = !state.hidden.has(g);
       const button = el("button", { type: "button", class: on ? "chip" : "chip off", "aria-pressed": String(on), "data-group": g },

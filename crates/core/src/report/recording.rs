@@ -181,7 +181,7 @@ const MOST_UNMODELLED: usize = 40;
 fn assumptions(r: &Recorded, transferred: bool) -> Vec<String> {
     let seen = r.explanation;
     let mut lines = vec![format!(
-        "Times are as recorded ({}), the mean of {} iterations; profilers slow the host by 1.2 to 1.5.",
+        "Times are as recorded ({}), the mean of {} iterations.",
         seen.format.name(),
         seen.iterations.max(1)
     )];
@@ -198,7 +198,10 @@ fn assumptions(r: &Recorded, transferred: bool) -> Vec<String> {
             r.transfer.method.name()
         ));
     }
-    lines.push("A recording does not say how much memory the job needs, nor how many samples an iteration has (`--batch` does).".to_string());
+    lines.push(
+        "A recording does not say how much memory the job needs, nor how many samples an iteration has; `--batch` does."
+            .to_string(),
+    );
     lines.extend(seen.notes.iter().cloned());
     lines
 }

@@ -128,14 +128,26 @@ pub fn entries_of_profile(analysis: &Analysis, model: &TimeModel, gpu: &Gpu) -> 
     (entries, sources.shares())
 }
 
+/// A kernel's name without its return type, template arguments and parameters, which fill pages.
+fn short_name(name: &str) -> &str {
+    let name = name.strip_prefix("void ").unwrap_or(name);
+    // Anonymous namespaces stand in parentheses too.
+    let end = name.match_indices(['<', '(']).map(|(i, _)| i).find(|i| !name[*i..].starts_with("(anonymous"));
+    match end {
+        Some(end) if end > 0 => &name[..end],
+        _ => name,
+    }
+}
+
 fn entry(analysis: &Analysis, group: &Group, work: Work, count: f64) -> Entry {
     let names = &analysis.profile.names;
-    let op = names.text(group.name).to_string();
+    let full = names.text(group.name);
+    let op = short_name(full).to_string();
     let dtype = group.dtype.map_or_else(String::new, |d| d.name().to_string());
     Entry {
-        layer: names.text(group.module).to_string(),
+        layer: names.text(group.module).trim_start_matches("nn.Module: ").to_string(),
         // Works are distinct shapes; unknown ones are told apart by family.
-        identity: format!("{op} {:?} {} {dtype}", group.work, group.family.name()),
+        identity: format!("{full} {:?} {} {dtype}", group.work, group.family.name()),
         op,
         family: group.family.name().to_string(),
         phase: group.phase.map_or("unattributed", crate::model::Phase::name).to_string(),
@@ -195,7 +207,7 @@ fn entries_of_counters(profile: &Profile) -> (Vec<Entry>, Sources) {
             }
             Entry {
                 layer: String::new(),
-                op: name.to_string(),
+                op: short_name(name).to_string(),
                 identity: name.to_string(),
                 family: class.family.name().to_string(),
                 phase: "unattributed".to_string(),
@@ -256,6 +268,14 @@ mod tests {
         // Unknown work is neither bound by overhead nor free of FLOPs.
         assert!((rows.summary.class_shares.iter().sum::<f64>() - 0.8).abs() < 1e-12);
         assert_eq!(rows.summary.zero_flop.rows, 1);
+    }
+
+    #[test]
+    fn kernel_names_are_short() {
+        assert_eq!(short_name("void at::native::add<4, Functor<float>>(int)"), "at::native::add");
+        assert_eq!(short_name("at::(anonymous namespace)::cat<int>(T)"), "at::(anonymous namespace)::cat");
+        assert_eq!(short_name("aten::mm"), "aten::mm");
+        assert_eq!(short_name("(odd)"), "(odd)");
     }
 
     #[test]

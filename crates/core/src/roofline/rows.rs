@@ -207,6 +207,9 @@ impl<'a> Group<'a> {
         let first = self.first;
         let place = if first.layer.is_empty() { &first.op } else { &first.layer };
         let name = match by {
+            By::Layer | By::Module if first.layer.is_empty() && self.ops.len() > 1 => {
+                "(no layer)".to_string()
+            }
             By::Operator if self.layers > 1 => format!("{place} +{}", self.layers - 1),
             By::Call | By::Operator | By::Layer => place.clone(),
             By::Module => module_of(place),
