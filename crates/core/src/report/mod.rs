@@ -291,12 +291,14 @@ fn binds_lines(families: &Rows) -> Vec<String> {
          launch overhead {overhead:.0} % of the time."
     ));
     if let Some(largest) = families.rows.first() {
-        let slowdown = largest.bounds.slowdown(largest.work.time).unwrap_or(1.0);
+        // Of a recording, part of a family's work may be unknown.
+        let slowdown = largest.bounds.slowdown(largest.work.time);
+        let roof =
+            slowdown.map_or_else(String::new, |s| format!("; it takes {}x the time at its roof", three(s)));
         lines.push(format!(
-            "The largest family is {} with {:.0} % of the GPU's time; it runs at {}x its roof.",
+            "The largest family is {} with {:.0} % of the GPU's time{roof}.",
             largest.name,
-            100.0 * largest.share,
-            three(slowdown)
+            100.0 * largest.share
         ));
     }
     let zero = families.summary.zero_flop;

@@ -181,9 +181,12 @@ const MOST_UNMODELLED: usize = 40;
 fn assumptions(r: &Recorded, transferred: bool) -> Vec<String> {
     let seen = r.explanation;
     let mut lines = vec![format!(
-        "Times are as recorded ({}), the mean of {} iterations.",
+        "Times are as recorded ({}), {}.",
         seen.format.name(),
-        seen.iterations.max(1)
+        match seen.iterations {
+            0 | 1 => "one iteration".to_string(),
+            n => format!("the mean of {n} iterations"),
+        }
     )];
     if r.sources.modelled.launches > 0.0 {
         lines.push(

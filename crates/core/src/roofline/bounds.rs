@@ -201,9 +201,9 @@ impl Bounds {
             .1
     }
 
-    /// `t / max(t_F, t_B)`; `None` for work without FLOPs and bytes.
+    /// `t / max(t_F, t_B)`; `None` for work without FLOPs and bytes, or whose bytes are not known.
     pub fn slowdown(&self, time: Seconds) -> Option<f64> {
-        let roof = self.compute.max(self.memory());
+        let roof = self.compute.max(self.level(Level::Dram)?);
         (roof > Seconds::ZERO).then(|| time / roof)
     }
 
