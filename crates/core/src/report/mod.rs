@@ -6,14 +6,15 @@ mod accuracy;
 mod advice;
 mod markdown;
 mod recording;
+mod summary;
 
 pub use accuracy::FamilyError;
 pub use advice::{Change, changes};
 pub use markdown::markdown;
 pub use recording::{Recorded, report_of_recording};
+pub use summary::GpuSummary;
 
-use crate::cost::fit::prudent_peak;
-use crate::cost::{Date, Quote, Reserve};
+use crate::cost::Quote;
 use crate::gpu::Gpu;
 use crate::model::Iteration;
 use crate::ops::{Family, Op};
@@ -39,47 +40,6 @@ pub struct Question<'a> {
 impl Question<'_> {
     fn quote(&self, place: usize) -> Option<&Quote> {
         self.quotes.get(place).and_then(Option::as_ref)
-    }
-}
-
-/// The answer of one GPU.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
-#[allow(missing_docs)]
-pub struct GpuSummary {
-    pub gpu: String,
-    pub title: String,
-    pub iteration_ms: f64,
-    /// 90 % interval.
-    pub low_ms: f64,
-    pub high_ms: f64,
-    /// Not known of a recording, unless the user says how many samples an iteration has.
-    pub samples_per_s: Option<f64>,
-    /// Not known of a recording.
-    pub memory_mib: Option<f64>,
-    /// The peak with context and reserve: what the card must have.
-    pub needed_mib: Option<f64>,
-    pub gpu_memory_mib: f64,
-    pub fits: Option<bool>,
-    pub bound: &'static str,
-    pub gpu_busy_ms: f64,
-    pub host_ms: f64,
-    pub usd_per_hour: Option<f64>,
-    pub price_date: Option<Date>,
-    pub price_source: Option<String>,
-    pub usd_per_million_samples: Option<f64>,
-}
-
-impl GpuSummary {
-    /// A summary with the price alone.
-    fn priced(quote: Option<&Quote>, samples_per_s: Option<f64>) -> Self {
-        let per_million = |q: &Quote| samples_per_s.map(|rate| q.usd_per_hour / 3600.0 / rate * 1e6);
-        Self {
-            usd_per_hour: quote.map(|q| q.usd_per_hour),
-            price_date: quote.map(|q| q.date),
-            price_source: quote.map(|q| q.source.clone()),
-            usd_per_million_samples: quote.and_then(per_million),
-            ..Self::default()
-        }
     }
 }
 
@@ -133,32 +93,6 @@ const MODULES: usize = 14;
 /// A module with more of the time than this is looked into.
 const DOMINANT: f64 = 0.4;
 
-fn summary(
-    iteration: &Iteration,
-    prediction: &IterationPrediction,
-    gpu: &Gpu,
-    quote: Option<&Quote>,
-) -> GpuSummary {
-    let samples_per_s = iteration.samples as f64 / prediction.time.0;
-    let (reserve, prudent) = (Reserve::default(), prudent_peak(iteration));
-    GpuSummary {
-        gpu: gpu.name.clone(),
-        title: gpu.title.clone(),
-        iteration_ms: prediction.time.ms(),
-        low_ms: prediction.low.ms(),
-        high_ms: prediction.high.ms(),
-        samples_per_s: Some(samples_per_s),
-        memory_mib: Some(iteration.memory.peak.mib()),
-        needed_mib: Some(reserve.needed(prudent).mib()),
-        gpu_memory_mib: gpu.memory.mib(),
-        fits: Some(reserve.fits(prudent, gpu)),
-        bound: prediction.bound.name(),
-        gpu_busy_ms: prediction.gpu_busy.ms(),
-        host_ms: prediction.host.ms(),
-        ..GpuSummary::priced(quote, Some(samples_per_s))
-    }
-}
-
 /// Builds a report from one iteration, its predictions on some GPUs and the changes that were tried on the first.
 /// `None` if there is no GPU.
 pub fn report(
@@ -171,8 +105,11 @@ pub fn report(
     let machine = Machine::of(gpu);
     let entries = entries_of_iteration(iteration, prediction, gpu);
     let families = Rows::new(&entries, By::Family, &machine);
-    let gpus: Vec<GpuSummary> =
-        answers.iter().enumerate().map(|(i, (g, p))| summary(iteration, p, g, question.quote(i))).collect();
+    let gpus: Vec<GpuSummary> = answers
+        .iter()
+        .enumerate()
+        .map(|(i, (g, p))| GpuSummary::new(iteration, p, g, question.quote(i)))
+        .collect();
     Some(Report {
         headline: headline(question, &gpus[0]),
         command: question.command.to_string(),
@@ -395,6 +332,7 @@ pub(crate) fn ms(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::Date;
     use crate::gpu::catalog;
     use crate::model::{LowerOptions, Mode, Precision, lower, zoo};
     use crate::time::TimeModel;
