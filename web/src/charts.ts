@@ -19,6 +19,8 @@ export interface ChartOptions {
   level: Level;
   pipe: string;
   width: number;
+  /** Most pixels of height, so that the whole chart fits the window. */
+  maxHeight: number;
   perCall: boolean;
   groups: string[];
   style: (group: string) => [string, string];
@@ -29,17 +31,24 @@ export interface ChartOptions {
 
 interface Point { mark: Mark; x: number; y: number; }
 
+/** Letters stay readable over lines and points. */
+const HALO = { stroke: "var(--page)", strokeWidth: 3 };
+
+/** Known to compute nothing: a cast, a copy, a look-up. */
+export const isZeroFlop = (m: Mark): boolean => m.row.flops === 0 && m.row.class !== "unknown";
+
 const flagged = (m: Mark): boolean => m.row.above_roof.length > 0;
 const radius = (m: Mark, o: ChartOptions): number => o.joined ? 4.5 : 2.5 + 9 * Math.sqrt(Math.min(1, m.row.share * 3));
 
 export function describe(m: Mark): string {
   const r = m.row;
+  const known = r.flops > 0 || LEVELS.some((l) => bytesAt(r, l) > 0);
   const each = r.count > 1 ? ` (${digits(r.count)} calls)` : "";
   const lines = [
     `${r.name}${each}`,
     `${r.op}, ${r.dtype}, ${r.phase}`,
     `time ${time(r.time_us)}, ${percent(r.share)} of all`,
-    `${si(r.flops, "FLOP")}, ${LEVELS.map((l) => (bytesAt(r, l) ? `${LEVEL_NAMES[l]} ${si(bytesAt(r, l), "B")}` : "")).filter(Boolean).join(", ")}`,
+    known ? `${si(r.flops, "FLOP")}, ${LEVELS.map((l) => (bytesAt(r, l) ? `${LEVEL_NAMES[l]} ${si(bytesAt(r, l), "B")}` : "")).filter(Boolean).join(", ")}` : "work unknown",
     `t_F ${time(r.compute_bound_us)}, t_B ${time(r.dram_bound_us ?? 0)}, t_0 ${time(r.launch_bound_us)}`,
     `${r.slowdown ? `slowdown ${digits(r.slowdown)}x, ` : ""}binds: ${r.binding}`,
   ];
@@ -64,7 +73,8 @@ function widened([low, high]: [number, number], n: number): [number, number] {
   return [low - Math.floor(more / 2), high + Math.ceil(more / 2)];
 }
 
-function common(marks: Point[], o: ChartOptions): Plot.Markish[] {
+/** Dots, flags and what the pointer says; it may say it of more points than are drawn here. */
+function common(marks: Point[], o: ChartOptions, pointed: Point[] = marks): Plot.Markish[] {
   const out: Plot.Markish[] = [
     Plot.dot(marks, {
       x: "x", y: "y", r: (p: Point) => radius(p.mark, o), fill: (p: Point) => o.style(p.mark.group)[0],
@@ -73,7 +83,7 @@ function common(marks: Point[], o: ChartOptions): Plot.Markish[] {
     Plot.dot(marks.filter((p) => flagged(p.mark)), {
       x: "x", y: "y", r: 6, symbol: "times", stroke: FLAG, strokeWidth: 2,
     }),
-    Plot.tip(marks, Plot.pointer({
+    Plot.tip(pointed, Plot.pointer({
       x: "x", y: "y", title: (p: Point) => describe(p.mark), fill: "var(--card)", stroke: "var(--line)", fontSize: 12, lineWidth: 28,
     })),
   ];
@@ -99,7 +109,7 @@ export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTM
     return relative > 1 ? { mark: m, x: (t / relative) * W, y: t * P } : { mark: m, x: t * W, y: t * relative * P };
   };
   const points = drawn.map(timePoint);
-  const rug = marks.filter((m) => m.row.flops === 0).map((m) => ({ mark: m, x: unit(m)[2] * W, y: 0 }));
+  const rug = marks.filter(isZeroFlop).map((m) => ({ mark: m, x: unit(m)[2] * W, y: 0 }));
   const launches = o.perCall ? 1 : Math.max(1, ...marks.map((m) => m.row.launches / m.calls));
   const boxes = [
     { t: o.machine.device_overhead_us * 1e-6 * launches, side: "device" },
@@ -116,8 +126,9 @@ export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTM
   const [y0, y1] = [P * 10 ** yd[0], P * 10 ** yd[1]];
   const small = o.width < 520;
   const margin = { left: small ? 58 : 76, right: small ? 48 : 66, top: 52, bottom: 44 };
-  const inner = o.width - margin.left - margin.right;
-  const decade = inner / (xd[1] - xd[0]);
+  // Decades are of one length, as long as width and height allow.
+  const decade = Math.min((o.width - margin.left - margin.right) / (xd[1] - xd[0]), (o.maxHeight - margin.top - margin.bottom) / (yd[1] - yd[0]));
+  const width = decade * (xd[1] - xd[0]) + margin.left + margin.right;
   const height = decade * (yd[1] - yd[0]) + margin.top + margin.bottom;
   const every = decade < 46 ? 2 : 1;
   const times = (d: [number, number], rate: number): number[] => range(d[0], d[1]).filter((k) => (k - d[0]) % every === 0).map((k) => rate * 10 ** k);
@@ -145,7 +156,7 @@ export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTM
   });
   const color = (m: Mark): string => o.style(m.group)[0];
   return Plot.plot({
-    width: o.width, height, marginLeft: margin.left, marginRight: margin.right, marginTop: margin.top, marginBottom: margin.bottom,
+    width, height, marginLeft: margin.left, marginRight: margin.right, marginTop: margin.top, marginBottom: margin.bottom,
     style: { fontSize: small ? "10px" : "12px", background: "transparent", overflow: "visible" },
     x: { type: "log", domain: [x0, x1], axis: null }, y: { type: "log", domain: [y0, y1], axis: null },
     r: { type: "identity" }, symbol: { type: "identity" }, color: { type: "identity" },
@@ -166,19 +177,19 @@ export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTM
         rotate: -45, dy: -6, fill: "var(--soft)", fontSize: 10,
       }),
       Plot.line(diagonal(balance), { x: "x", y: "y", stroke: "var(--ink)", strokeWidth: 1.5, strokeDasharray: "6 4" }),
-      Plot.text(small ? [] : diagonal(balance).slice(-1), {
-        x: (d) => d.x / 10 ** (86 / decade), y: (d) => d.y / 10 ** (86 / decade), text: () => `balance ${digits(balance)} FLOP/B`,
-        rotate: -45, dy: -8, fill: "var(--ink)", fontSize: 11,
+      Plot.text(small ? [] : diagonal(balance).slice(0, 1), {
+        x: (d) => d.x * 10 ** (58 / decade), y: (d) => d.y * 10 ** (58 / decade), text: () => `balance ${digits(balance)} FLOP/B`,
+        rotate: -45, dy: -8, fill: "var(--ink)", fontSize: 11, ...HALO,
       }),
       ...boxes.map((b) => Plot.line([[x0, b.t * P], [b.t * W, b.t * P], [b.t * W, y0]], { stroke: BOX, strokeWidth: 1.3, strokeDasharray: "8 3 2 3" })),
       Plot.text(boxes, {
         x: x0, y: (b) => b.t * P, text: (b) => small ? b.side : `${launches > 1 ? `${digits(launches)} launches` : "1 launch"}, ${b.side}`,
-        textAnchor: "start", dx: 6, dy: -6, fill: BOX, fontSize: 11,
+        textAnchor: "start", dx: 6, dy: -7, fill: BOX, fontSize: 11, ...HALO,
       }),
       Plot.link(segments, { x1: "x", y1: "y", x2: (s) => s.p.x, y2: (s) => s.p.y, stroke: (s) => color(s.p.mark), strokeWidth: 0.8, strokeOpacity: 0.7 }),
       Plot.dot(segments.filter((s) => s.inside), { x: "x", y: "y", r: 2.5, stroke: (s) => color(s.p.mark), strokeWidth: 1, fill: "var(--page)" }),
       Plot.ruleX(rug, { x: "x", y1: y0, y2: y0 * 10 ** (10 / decade), stroke: "var(--soft)", strokeWidth: 1.2 }),
-      rug.length > 0 ? Plot.text([0], { frameAnchor: "bottom-right", dx: -4, dy: -12, text: [`no FLOPs: ${percent(o.zeroFlopShare)} of time`], fill: "var(--soft)", fontSize: 11, x: null as never, y: null as never }) : null,
+      rug.length > 0 ? Plot.text([0], { frameAnchor: "bottom-right", dx: -4, dy: -14, text: [`no FLOPs: ${percent(o.zeroFlopShare)} of time`], fill: "var(--soft)", fontSize: 11, ...HALO, x: null as never, y: null as never }) : null,
       ...common(points, o),
       Plot.frame({ stroke: "var(--line)" }),
     ],
@@ -202,9 +213,11 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
   const shown = points.filter((p) => p.y >= y0);
   const small = o.width < 520;
   const margin = { left: small ? 62 : 90, right: 28, top: 30, bottom: 44 };
-  const height = Math.min(620, Math.max(360, o.width * 0.62));
+  const height = Math.min(o.maxHeight, 620, Math.max(360, o.width * 0.62));
   const perDecade = (height - margin.top - margin.bottom) / (yd[1] - yd[0]);
-  const labelled = roofs.filter((r, i) => i === 0 || r.names.includes(o.pipe) || !small && roofs.slice(0, i).every((q) => Math.log10(q.rate / r.rate) * perDecade > 12));
+  // On a phone points come up to the lines' labels: the lines are named in the corner that no point can reach.
+  const labelled = small ? [] : roofs.filter((r, i) => i === 0 || r.names.includes(o.pipe) || roofs.slice(0, i).every((q) => Math.log10(q.rate / r.rate) * perDecade > 12));
+  const chosen = roofs.find((r) => r.names.includes(o.pipe));
   const slopes = known.map((l) => {
     const rate = bandwidthAt(o.machine, l) ?? 1;
     const from = Math.max(x0, y0 / rate);
@@ -212,6 +225,7 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
   });
   const dash: Record<Level, string> = { dram: "8 4", l2: "2 3", l1: "8 4 2 4" };
   const decade = (o.width - margin.left - margin.right) / (xd[1] - xd[0]);
+  const along = 60;
   const angle = -(Math.atan2(perDecade, decade) * 180) / Math.PI;
   return Plot.plot({
     width: o.width, height, marginLeft: margin.left, marginRight: margin.right, marginTop: margin.top, marginBottom: margin.bottom,
@@ -225,20 +239,27 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
       Plot.gridX(range(xd[0], xd[1]).map((k) => 10 ** k), { stroke: GUIDE, strokeOpacity: 0.5 }),
       Plot.gridY(range(yd[0], yd[1]).map((k) => 10 ** k), { stroke: GUIDE, strokeOpacity: 0.5 }),
       ...roofs.map((r) => Plot.line([[Math.max(x0, r.rate / fastest), r.rate], [x1, r.rate]], { stroke: r.names.includes(o.pipe) ? "var(--ink)" : "var(--soft)", strokeWidth: r.names.includes(o.pipe) ? 2 : 1 })),
-      Plot.text(labelled, { x: x1, y: "rate", text: (r) => `${r.names.join(", ")} ${si(r.rate, "FLOP/s")}`, textAnchor: "end", dx: -4, dy: -7, fill: "var(--soft)", fontSize: 10, stroke: "var(--page)", strokeWidth: 3 }),
+      Plot.text(labelled, { x: x1, y: "rate", text: (r) => `${r.names.join(", ")} ${si(r.rate, "FLOP/s")}`, textAnchor: "end", dx: -4, dy: -7, fill: "var(--soft)", fontSize: 10, ...HALO }),
+      small && chosen ? Plot.text([[`thick: ${chosen.names.join(", ")} ${si(chosen.rate, "FLOP/s")}`, ...slopes.map((s) => `${DASH_NAMES[s.level]}: ${LEVEL_NAMES[s.level]} ${si(s.rate, "B/s")}`)].join("\n")], { frameAnchor: "top-left", dx: 5, dy: 5, fill: "var(--soft)", fontSize: 10, lineHeight: 1.2 }) : null,
       ...slopes.map((s) => Plot.line(s.line, { x: "x", y: "y", stroke: "var(--ink)", strokeWidth: 1.3, strokeDasharray: dash[s.level] })),
-      ...slopes.map((s) => Plot.text(s.line.slice(0, 1), {
-        x: (d) => d.x * 10 ** (70 / decade), y: (d) => d.y * 10 ** (70 / decade), text: [`${LEVEL_NAMES[s.level]} ${si(s.rate, "B/s")}`],
-        rotate: angle, dy: -7, fill: "var(--ink)", fontSize: 10, stroke: "var(--page)", strokeWidth: 3,
+      // The outermost level is named below its line and the others above theirs, so that close lines keep apart.
+      ...(small ? [] : slopes).map((s, i) => Plot.text(s.line.slice(0, 1), {
+        x: (d) => d.x * 10 ** (along / decade), y: (d) => d.y * 10 ** (along / decade), text: [`${LEVEL_NAMES[s.level]} ${si(s.rate, "B/s")}`],
+        rotate: angle, dy: i === 0 && slopes.length > 1 ? 8 : -7, fill: "var(--ink)", fontSize: 10, ...HALO,
       })),
-      known.length > 1 ? Plot.line(shown, { x: "x", y: "y", z: (p) => marks.indexOf(p.mark), stroke: (p) => o.style(p.mark.group)[0], strokeWidth: 0.8 }) : null,
-      ...common(shown, { ...o, joined: o.joined && known.length === 1 }),
-      known.length > 1 ? Plot.text(shown, { x: "x", y: "y", text: (p: { level: Level }) => (p.level === "dram" ? "D" : LEVEL_NAMES[p.level]), fontSize: 7, fill: "var(--ink)", dy: -9 }) : null,
+      known.length > 1 ? Plot.line(shown, { x: "x", y: "y", z: (p) => marks.indexOf(p.mark), stroke: (p) => o.style(p.mark.group)[0], strokeWidth: 0.8, strokeOpacity: 0.6 }) : null,
+      ...common(shown.filter((p) => known.length === 1 || p.level === "dram"), { ...o, joined: o.joined && known.length === 1 }, shown),
+      // Inner levels are hollow, the innermost smaller.
+      known.length > 1 ? Plot.dot(shown.filter((p) => p.level !== "dram"), {
+        x: "x", y: "y", r: (p: { level: Level }) => (p.level === "l2" ? 4 : 2.2), stroke: (p: Point) => o.style(p.mark.group)[0], strokeWidth: 1.2, fill: "var(--page)",
+      }) : null,
       shown.length < points.length ? Plot.text([`${points.length - shown.length} below the frame`], { frameAnchor: "bottom-right", dx: -4, dy: -4, fill: "var(--soft)", fontSize: 11 }) : null,
       Plot.frame({ stroke: "var(--line)" }),
     ],
   });
 }
+
+const DASH_NAMES: Record<Level, string> = { dram: "dashed", l2: "dotted", l1: "dash-dotted" };
 
 /** Roofs of one rate are one line. */
 function mergedRoofs(machine: Machine): { rate: number; names: string[] }[] {

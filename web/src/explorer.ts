@@ -1,8 +1,8 @@
 // The chart with its controls: level, roof, families, share of time, isolation, PNG.
-import { describe, planeChart, rooflineChart, type ChartOptions, type Mark } from "./charts";
+import { describe, isZeroFlop, planeChart, rooflineChart, type ChartOptions, type Mark } from "./charts";
 import { el, savePng, select } from "./dom";
 import { digits, percent } from "./format";
-import { styleOf } from "./style";
+import { stylesOf } from "./style";
 import { bandwidthAt, LEVELS, LEVEL_NAMES, type Level, type PageData, type View } from "./types";
 
 type Kind = "plane" | "roofline" | "hierarchical";
@@ -62,21 +62,26 @@ export function explorer(data: PageData): HTMLElement {
   const draw = (): void => {
     const all = marksNow();
     const groups = [...new Set(all.map((m) => m.group))];
+    const styles = stylesOf(groups);
+    const styleOf = (g: string): [string, string] => styles.get(g) ?? ["var(--ink)", "circle"];
     const visible = all.filter((m) => !state.hidden.has(m.group) && m.row.share >= state.minShare && (!state.isolated || identity(m) === state.isolated));
     const view = state.view === "all" ? views[0] : views[state.view];
-    const zero = sum(visible.filter((m) => m.row.flops === 0).map((m) => m.row.share)) / (state.view === "all" ? views.length : 1);
-    // The plane is about as high as wide and should fit the window; on large screens everything grows alike.
+    const zero = sum(visible.filter(isZeroFlop).map((m) => m.row.share)) / (state.view === "all" ? views.length : 1);
+    // The chart fits the window together with its controls; on large screens everything grows alike.
     const room = Math.max(300, chart.clientWidth || 900);
-    const shown = state.kind === "plane" ? Math.min(room, Math.max(600, 0.88 * innerHeight)) : room;
-    const width = Math.min(shown, state.kind === "plane" ? 860 : 1100);
+    const grows = Math.max(1, Math.min(room / (state.kind === "plane" ? 860 : 1100), innerHeight / 1000));
+    const above = Math.min(chart.getBoundingClientRect().top - root.getBoundingClientRect().top, 0.4 * innerHeight);
+    const header = root.offsetTop < 200 ? root.offsetTop : 0;
+    const tall = Math.max(420, innerHeight - header - above - 12) / grows;
+    const width = Math.min(room / grows, state.kind === "plane" ? 860 : 1100);
     const options: ChartOptions = {
-      machine: view.machine, level: state.level, pipe: state.pipe, width,
-      perCall: data.per_call, groups, style: (g) => styleOf(g, groups.indexOf(g)), joined: swept && state.view === "all", zeroFlopShare: zero,
+      machine: view.machine, level: state.level, pipe: state.pipe, width, maxHeight: tall,
+      perCall: data.per_call, groups, style: styleOf, joined: swept && state.view === "all", zeroFlopShare: zero,
     };
     const plot = state.kind === "plane" ? planeChart(visible, options)
       : rooflineChart(visible, options, state.kind === "roofline" ? [state.level] : LEVELS);
     svg = (plot instanceof SVGSVGElement ? plot : plot.querySelector("svg:last-of-type")) as SVGSVGElement | null;
-    if (svg) svg.style.width = `${shown}px`;
+    if (svg) svg.style.width = `${grows * Number(svg.getAttribute("width"))}px`;
     // A click on the point under the pointer shows it alone; a second click shows all again.
     plot.addEventListener("click", () => {
       const at = (plot as { value?: { mark?: Mark } }).value;
@@ -87,14 +92,16 @@ export function explorer(data: PageData): HTMLElement {
     });
     chart.replaceChildren(plot);
     const share = sum(visible.map((m) => m.row.share)) / Math.max(1, state.view === "all" ? views.length : 1);
-    const above = visible.filter((m) => m.row.above_roof.length > 0).length;
+    const unknown = sum(visible.filter((m) => m.row.class === "unknown").map((m) => m.row.share));
+    const flags = visible.filter((m) => m.row.above_roof.length > 0).length;
     status.textContent = `${visible.length} of ${all.length} rows, ${percent(share)} of the time`
-      + (above ? `; ${above} above a roof` : "") + (state.isolated ? "; one row isolated, click the chart for all" : "");
+      + (flags ? `; ${flags} above a roof` : "")
+      + (unknown > 0 ? `; work of ${percent(unknown)} of the time unknown, not drawn` : "") + (state.isolated ? "; one row isolated, click the chart for all" : "");
     status.dataset.visible = String(visible.length);
     status.dataset.all = String(all.length);
     if (state.isolated && visible[0]) status.title = describe(visible[0]);
     legend.replaceChildren(...groups.map((g) => {
-      const [color, symbol] = styleOf(g, groups.indexOf(g));
+      const [color, symbol] = styleOf(g);
       const total = sum(all.filter((m) => m.group === g).map((m) => m.row.share)) / (state.view === "all" ? labels.length : 1);
       const on = !state.hidden.has(g);
       const button = el("button", { type: "button", class: on ? "chip" : "chip off", "aria-pressed": String(on), "data-group": g },
@@ -109,7 +116,9 @@ export function explorer(data: PageData): HTMLElement {
     note.textContent = [
       data.per_call ? "Each point is one call of an operator; equal calls are one point." : "Each point is the sum of its calls.",
       `${entries} calls are drawn as ${all.length} rows${merged ? `; ${merged} small rows are put together by family` : ""}.`,
+      view.sources ?? "",
       state.kind === "plane" ? "Filled: its time; hollow: its work (bytes, FLOPs); inside a launch box the launch costs more than the work. The dashed diagonal is the machine's balance." : "",
+      state.kind === "hierarchical" ? "Filled: DRAM; hollow: L2; small hollow: L1; the points of one operator are joined." : "",
       "Click a point to isolate it, double-click a family to see it alone.",
     ].filter(Boolean).join(" ");
   };

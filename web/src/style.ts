@@ -13,9 +13,16 @@ export const FAMILY_STYLES: Record<string, [string, string]> = {
 };
 const OTHERS = Object.values(FAMILY_STYLES);
 
-/** Colour and symbol of a family, or of the n-th of any other kind of group. */
-export function styleOf(group: string, index: number): [string, string] {
-  return FAMILY_STYLES[group] ?? OTHERS[index % OTHERS.length];
+/** Colour and symbol of every group: families have their own, the others take what is free; beyond that, new pairs. */
+export function stylesOf(groups: string[]): Map<string, [string, string]> {
+  const taken = new Set(groups.map((g) => FAMILY_STYLES[g]).filter(Boolean));
+  const free = OTHERS.filter((s) => !taken.has(s));
+  let next = 0;
+  return new Map(groups.map((g) => {
+    if (FAMILY_STYLES[g]) return [g, FAMILY_STYLES[g]];
+    const i = next++;
+    return [g, free[i] ?? [OTHERS[i % OTHERS.length][0], OTHERS[(i + 4) % OTHERS.length][1]]];
+  }));
 }
 
 export const GUIDE = "var(--guide)";

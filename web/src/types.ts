@@ -52,6 +52,8 @@ export interface View {
   merged: number;
   zero_flop_launch_share: number;
   zero_flop_time_share: number;
+  unknown_share: number;
+  sources?: string;
 }
 
 export interface GpuSummary {
@@ -60,14 +62,18 @@ export interface GpuSummary {
   iteration_ms: number;
   low_ms: number;
   high_ms: number;
-  samples_per_s: number;
-  memory_mib: number;
+  /** Not known of a recording, unless the user says how many samples an iteration has. */
+  samples_per_s: number | null;
+  memory_mib: number | null;
+  needed_mib: number | null;
   gpu_memory_mib: number;
-  fits: boolean;
+  fits: boolean | null;
   bound: string;
   gpu_busy_ms: number;
   host_ms: number;
   usd_per_hour: number | null;
+  price_date: string | null;
+  price_source: string | null;
   usd_per_million_samples: number | null;
 }
 
@@ -75,16 +81,20 @@ export interface Report {
   headline: string;
   command: string;
   version: string;
+  /** Times are of a recording, not predicted. */
+  measured: boolean;
   gpus: GpuSummary[];
   binds: string[];
   helps: { change: string; iteration_ms: number; speedup: number; note: string }[];
   families: { name: string; time_ms: number; share: number; class: string; slowdown: number | null }[];
   modules: { name: string; time_ms: number; share: number; class: string; slowdown: number | null }[];
   phases: { name: string; time_ms: number; share: number }[];
+  rows_by: "layer" | "operator";
   layers: Row[];
   unmodelled: { name: string; calls: number; share: number }[];
   assumptions: string[];
   accuracy: string[];
+  family_errors: { family: string; share: number; rows: number; mean_percent: number; median_percent: number; unseen_mean_percent: number | null }[];
 }
 
 export interface PageData {

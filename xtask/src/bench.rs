@@ -30,6 +30,14 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
         whole / nothing
     );
 
+    let args = ["compare", "resnet50", "--batch", "auto", "--precision", "fp32,tf32,amp,bf16", "--json"];
+    let whole = median_ms(root, &preflop, &args)?;
+    println!(
+        "compare, all GPUs x 40 sizes x 4 formats {whole:5.0} ms    {:.1} x faster than the 1 s wanted",
+        1e3 / whole
+    );
+    print!("  {}", output_of(&mut program(root, &library, &["search"]))?);
+
     let rate: f64 = output_of(&mut program(root, &library, &[]))?.trim().parse()?;
     println!("operator predictions, one core   {rate:12.0} /s    {:.1} x the 200,000 /s wanted", rate / 2e5);
 

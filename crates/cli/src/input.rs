@@ -91,6 +91,31 @@ fn count(text: &str, max: u64) -> Result<u64, String> {
     }
 }
 
+/// One of some names.
+pub fn one_of<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
+    known.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        format!("it must be one of {}", names.join(", "))
+    })
+}
+
+/// A number above zero.
+pub fn above_zero(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x > 0.0 && x < 1e9 => Ok(x),
+        _ => Err("it must be a number above zero".to_string()),
+    }
+}
+
+/// `NAME=VALUE`.
+pub fn pair<'a>(text: &'a str, flag: &str, example: &str) -> anyhow::Result<(&'a str, &'a str)> {
+    text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty()).ok_or_else(|| {
+        InputError::new(format!("`{flag} {text}` lacks a part"))
+            .hint(format!("write it as `{flag} {example}`"))
+            .into()
+    })
+}
+
 /// For `--batch`.
 pub fn batch(text: &str) -> Result<u64, String> {
     count(text, zoo::MAX_BATCH)

@@ -4,8 +4,10 @@ mod commands;
 mod error;
 mod input;
 mod output;
+mod price_args;
 mod report;
 mod rows;
+mod run_args;
 mod shape;
 
 use clap::{CommandFactory, Parser, Subcommand};

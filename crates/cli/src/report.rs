@@ -41,7 +41,12 @@ pub struct Report<'a> {
     gpu_busy_ms: f64,
     host_ms: f64,
     memory_mib: f64,
+    /// The peak with context and reserve: what the card must have.
+    needed_mib: f64,
     fits: bool,
+    /// Where it does not fit, the largest batch that does; 0 if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    largest_batch: Option<u64>,
     samples_per_s: f64,
     flops: f64,
     dram_bytes: f64,
@@ -104,12 +109,14 @@ impl<'a> Report<'a> {
         gpu: &'a Gpu,
         iteration: &'a Iteration,
         p: &'a IterationPrediction,
+        largest_batch: Option<u64>,
     ) -> Self {
         let steps: Vec<(&Step, &OpPrediction)> =
             p.steps.iter().filter_map(|s| Some((iteration.steps.get(s.step)?, &s.one))).collect();
         let busy: f64 = steps.iter().map(|(s, p)| p.time.us() * f64::from(s.count)).sum();
         let busy = if busy > 0.0 { busy } else { 1.0 };
         let m = iteration.memory;
+        let (reserve, prudent) = (Reserve::default(), fit::prudent_peak(iteration));
         Self {
             question,
             iteration_ms: p.time.ms(),
@@ -118,7 +125,9 @@ impl<'a> Report<'a> {
             gpu_busy_ms: p.gpu_busy.ms(),
             host_ms: p.host.ms(),
             memory_mib: m.peak.mib(),
-            fits: Reserve::default().fits(fit::prudent_peak(iteration), gpu),
+            needed_mib: reserve.needed(prudent).mib(),
+            fits: reserve.fits(prudent, gpu),
+            largest_batch,
             samples_per_s: iteration.samples as f64 / p.time.0,
             flops: p.flops.0,
             dram_bytes: p.dram.0,
@@ -174,7 +183,14 @@ impl<'a> Report<'a> {
             ),
             ("throughput", format!("{} samples/s", output::three_digits(self.samples_per_s))),
             ("bound", self.binding()),
-            ("memory", format!("{memory} of {}: {verdict}", output::memory(self.gpu.memory))),
+            (
+                "memory",
+                format!(
+                    "{memory} ({} with reserve) of {}: {verdict}",
+                    output::memory(Bytes::from_mib(self.needed_mib)),
+                    output::memory(self.gpu.memory)
+                ),
+            ),
             ("where", self.by_phase_and_family()),
             (
                 "work",
@@ -311,10 +327,6 @@ impl<'a> Report<'a> {
 
     fn how_to_fit(&self) -> String {
         let m = self.parts;
-        let scales = m.activations + m.workspace;
-        let fixed = m.peak - scales;
-        let room = self.gpu.memory - fixed;
-        let batch = (self.question.batch as f64 * (room / scales)).floor();
         let parts = [
             ("weights", m.weights),
             ("gradients", m.gradients),
@@ -327,11 +339,20 @@ impl<'a> Report<'a> {
             .filter(|(_, bytes)| bytes.mib() >= 1.0)
             .map(|(name, bytes)| format!("{name} {}", output::memory(*bytes)))
             .collect();
-        let what = format!("It needs {}: {}.", output::memory(m.peak), parts.join(", "));
-        if batch >= 1.0 && batch < self.question.batch as f64 {
-            return format!("{what} A batch of about {batch} would fit.");
+        let what = format!(
+            "It needs {} with reserve. At the peak: {}.",
+            output::memory(Bytes::from_mib(self.needed_mib)),
+            parts.join(", ")
+        );
+        match self.largest_batch {
+            Some(0) => {
+                format!(
+                    "{what} No batch fits: a GPU with more memory, a smaller format or several GPUs are needed."
+                )
+            }
+            Some(batch) => format!("{what} A batch of {batch} fits."),
+            None => format!("{what} Capture the graph with a smaller batch, or take a GPU with more memory."),
         }
-        format!("{what} No batch fits: a GPU with more memory, a smaller format or several GPUs are needed.")
     }
 }
 

@@ -121,6 +121,11 @@ fn bad_questions_get_one_line() {
         &with(&with(&["compare", "resnet50"], &RUN), &["--budget", "0.01usd"]),
         &["no GPU does 90 epochs", "cheapest"],
     );
+    // A deadline and a budget that contradict each other: each can be kept, both cannot.
+    let both = with(&with(&["compare", "resnet50"], &RUN), &["--deadline", "12h", "--budget", "1usd"]);
+    refuses(&both, &["no GPU does 90 epochs", "fastest", "cheapest"]);
+    refuses(&["compare", "resnet50", "--budget", "-5usd"], &["--budget"]);
+    refuses(&["compare", "resnet50", "--batch", "8,0"], &["not zero"]);
     refuses(&["compare", "resnet50", "--measured", "v100=310"], &["a time above zero"]);
     refuses(&["compare", "resnet50", "--measured", "v100=310ms", "--batch", "auto"], &["--measured"]);
     refuses(&["compare", "resnet5", "--gpus", "h200"], &["resnet50"]);
@@ -147,6 +152,73 @@ fn what_does_not_fit_gets_advice_with_its_effect_on_time() {
     let next = (largest + 1).to_string();
     let rows = json(&["compare", "resnet50", "--gpus", "p4000", "--batch", &next, "--json"]);
     assert_eq!(rows[0]["fits"], false);
+}
+
+#[test]
+fn predict_and_compare_name_the_same_largest_batch() {
+    for (gpu, precision) in [("p4000", "fp32"), ("t4", "amp"), ("rtx-4090", "fp32")] {
+        let options = ["--batch", "1024", "--precision", precision, "--json"];
+        let one = json(&with(&["predict", "resnet50", "--gpu", gpu], &options));
+        let rows = json(&with(&["compare", "resnet50", "--gpus", gpu], &options));
+        assert_eq!(one["fits"], false);
+        assert_eq!(one["largest_batch"], rows[0]["largest_batch"], "{gpu}");
+        assert_eq!(one["needed_mib"], rows[0]["needed_mib"], "{gpu}");
+        assert!(one["needed_mib"].as_f64() > one["gpu_memory_mib"].as_f64());
+        // That batch fits, and predict's words name it.
+        let batch = one["largest_batch"].to_string();
+        let fitting =
+            ["predict", "resnet50", "--gpu", gpu, "--precision", precision, "--json", "--batch", &batch];
+        assert_eq!(json(&fitting)["fits"], true, "{gpu}");
+        let page = run(&["predict", "resnet50", "--gpu", gpu, "--precision", precision, "--batch", "1024"]);
+        let page = String::from_utf8_lossy(&page.stdout).replace("\n  ", " ");
+        assert!(page.contains(&format!("A batch of {batch} fits.")), "{page}");
+    }
+}
+
+#[test]
+fn fits_is_said_only_where_the_margin_is_left() {
+    for model in ["resnet50", "vgg16", "bert-large", "gpt2"] {
+        for precision in ["fp32", "bf16"] {
+            let rows = json(&["compare", model, "--precision", precision, "--batch", "48", "--json"]);
+            for row in rows.as_array().unwrap() {
+                let mib = |name: &str| row[name].as_f64().unwrap();
+                // The stated margin: 12 % and 640 MiB above the predicted peak, at least.
+                assert!(mib("needed_mib") >= 1.12 * mib("memory_mib") + 640.0 - 1e-6, "{row}");
+                assert_eq!(row["fits"], mib("needed_mib") <= mib("gpu_memory_mib"), "{row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn several_batches_are_searched_and_the_best_is_taken() {
+    let one = |batch: &str, precision: &str| {
+        let rows = json(&[
+            "compare",
+            "resnet18",
+            "--gpus",
+            "a100,t4,p4",
+            "--batch",
+            batch,
+            "--precision",
+            precision,
+            "--json",
+        ]);
+        let rows = rows.as_array().unwrap().clone();
+        move |gpu: &str| rows.iter().find(|r| r["gpu"].as_str().unwrap().starts_with(gpu)).unwrap().clone()
+    };
+    let searched = one("8,32,128", "fp32,amp");
+    for gpu in ["a100", "t4", "p4"] {
+        let speed = |row: &serde_json::Value| row["samples_per_s"].as_f64().unwrap();
+        let best = speed(&searched(gpu));
+        for batch in ["8", "32", "128"] {
+            // Neither P4 nor T4 has bf16 pipes, so amp is not tried on them.
+            for precision in if gpu == "a100" { &["fp32", "amp"][..] } else { &["fp32"] } {
+                let other = speed(&one(batch, precision)(gpu));
+                assert!(best >= other * (1.0 - 1e-9), "{gpu} {batch} {precision}: {best} {other}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -15,6 +15,10 @@ fn text(args: &[&str]) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
+fn json(args: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&text(args)).unwrap()
+}
+
 const JOB: [&str; 8] = ["roofline", "resnet18", "--gpu", "h200", "--batch", "8", "--precision", "amp"];
 
 fn with(more: &[&str]) -> Vec<String> {
@@ -135,4 +139,135 @@ fn bad_input_ends_with_one_error_and_a_hint() {
         assert_eq!(out.status.code(), Some(2), "{args:?}: {stderr}");
         assert!(stderr.starts_with("error: ") && stderr.contains(said), "{args:?}: {stderr}");
     }
+}
+
+/// A PyTorch profiler trace: a product with shapes, a kernel that nobody asked for, and a copy.
+fn trace(folder: &std::path::Path, product_us: f64) -> String {
+    let path = folder.join("trace.json");
+    let text = format!(
+        r#"{{"deviceProperties":[{{"id":0,"name":"NVIDIA H200","totalGlobalMem":150754820096,"computeMajor":9,"computeMinor":0,"numSms":132}}],
+"traceEvents":[
+{{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":0,"dur":50,"args":{{"External id":1,"Input Dims":[[4096,4096],[4096,4096]],"Input type":["c10::BFloat16","c10::BFloat16"]}}}},
+{{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":10,"dur":5,"args":{{"correlation":1}}}},
+{{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":60,"dur":5,"args":{{"correlation":2}}}},
+{{"ph":"X","cat":"kernel","name":"nvjet_hsh_128x256","pid":0,"tid":7,"ts":20,"dur":{product_us},"args":{{"device":0,"stream":7,"correlation":1,"grid":[132,1,1],"block":[128,1,1]}}}},
+{{"ph":"X","cat":"kernel","name":"mystery","pid":0,"tid":7,"ts":900,"dur":100,"args":{{"device":0,"stream":7,"correlation":2,"grid":[132,1,1],"block":[128,1,1]}}}},
+{{"ph":"X","cat":"gpu_memcpy","name":"Memcpy DtoD","pid":0,"tid":7,"ts":1000,"dur":100,"args":{{"device":0,"stream":7,"correlation":3,"bytes":100000000}}}}
+]}}"#
+    );
+    std::fs::write(&path, text).unwrap();
+    path.to_string_lossy().into_owned()
+}
+
+#[test]
+fn a_recording_has_measured_times_and_says_where_its_work_comes_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace(folder.path(), 200.0);
+    let out = json(&["roofline", &path, "--json"]);
+    let view = &out["views"][0];
+    assert_eq!(view["gpu"], "h200");
+    let rows = view["rows"].as_array().unwrap();
+    let row = |op: &str| rows.iter().find(|r| r["op"] == op).unwrap();
+    // 2 x 4096^3 FLOPs in 200 us
+    let mm = row("aten::mm");
+    assert_eq!(mm["flops"], 2.0 * 4096f64.powi(3));
+    assert_eq!(mm["time_us"], 200.0);
+    assert_eq!(mm["class"], "compute");
+    assert!(mm["above_roof"].as_array().unwrap().is_empty());
+    assert_eq!(row("mystery")["class"], "unknown");
+    assert_eq!(row("Memcpy DtoD")["dram_bytes"], 2e8);
+    // 200, 100 and 100 us
+    let share = |part: &str| view["sources"][part]["time_share"].as_f64().unwrap();
+    assert!((share("modelled") - 0.5).abs() < 1e-9 && (share("unknown") - 0.25).abs() < 1e-9);
+    assert!((view["summary"]["unknown_share"].as_f64().unwrap() - 0.25).abs() < 1e-9);
+    // Charts of all kinds are drawn.
+    for chart in ["plane", "roofline", "hierarchical"] {
+        let svg = folder.path().join(format!("{chart}.svg")).to_string_lossy().into_owned();
+        json(&["roofline", &path, "--chart", chart, "-o", &svg, "--json"]);
+        assert!(std::fs::read_to_string(svg).unwrap().contains("gemm"));
+    }
+}
+
+#[test]
+fn a_recorded_time_above_a_roof_is_flagged() {
+    let folder = tempfile::tempdir().unwrap();
+    // 137 GFLOP in 50 us are 2.7 PFLOP/s; the H200 has 0.99.
+    let path = trace(folder.path(), 50.0);
+    let out = json(&["roofline", &path, "--json"]);
+    let view = &out["views"][0];
+    assert_eq!(view["summary"]["above_roof"], 1);
+    let mm = view["rows"].as_array().unwrap().iter().find(|r| r["op"] == "aten::mm").unwrap();
+    assert_eq!(mm["above_roof"][0], "compute");
+}
+
+#[test]
+fn counters_give_bytes_at_every_level() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kernels.csv").to_string_lossy().into_owned();
+    let text = "\"ID\",\"Kernel Name\",\"Block Size\",\"Grid Size\",\"Device\",\"CC\",\"gpu__time_duration.sum\",\"dram__bytes.sum\",\
+                \"lts__t_bytes.sum\",\"l1tex__t_bytes.sum\",\"sm__sass_thread_inst_executed_op_ffma_pred_on.sum\"\n\
+                \"\",\"\",\"\",\"\",\"\",\"\",\"ns\",\"byte\",\"byte\",\"byte\",\"inst\"\n\
+                \"0\",\"sgemm\",\"(128, 1, 1)\",\"(80, 1, 1)\",\"0\",\"7.0\",\"1000\",\"100000\",\"200000\",\"400000\",\"1000000\"\n";
+    std::fs::write(&path, text).unwrap();
+    let out = json(&["roofline", &path, "--gpu", "v100", "--json"]);
+    let row = &out["views"][0]["rows"][0];
+    assert_eq!((&row["flops"], &row["dram_bytes"]), (&2e6.into(), &1e5.into()));
+    assert_eq!((&row["l2_bytes"], &row["l1_bytes"]), (&2e5.into(), &4e5.into()));
+    assert_eq!(out["views"][0]["sources"]["counted"]["time_share"], 1.0);
+}
+
+#[test]
+fn a_report_of_a_recording_compares_gpus_and_has_dated_prices() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace(folder.path(), 200.0);
+    let report = json(&["report", &path, "--gpu", "h200,a100", "--batch", "8", "--json"]);
+    assert_eq!(report["measured"], true);
+    let gpus = report["gpus"].as_array().unwrap();
+    assert_eq!(gpus.len(), 2);
+    assert!(gpus[1]["iteration_ms"].as_f64() > gpus[0]["iteration_ms"].as_f64());
+    for gpu in gpus {
+        assert_eq!(gpu["usd_per_hour"].is_null(), gpu["price_date"].is_null());
+        assert!(gpu["samples_per_s"].as_f64().unwrap() > 0.0 && gpu["memory_mib"].is_null());
+    }
+    assert_eq!(report["unmodelled"][0]["name"], "mystery");
+    assert!(report["command"].as_str().unwrap().contains("--batch 8"));
+    let md = run(&["report", &path, "--md"]);
+    assert!(String::from_utf8_lossy(&md.stdout).contains("## What binds"));
+}
+
+#[test]
+fn a_report_of_a_model_has_prices_and_errors_by_family() {
+    let report = json(&["report", "resnet50", "--gpu", "h200,titan-xp", "--json"]);
+    let gpus = report["gpus"].as_array().unwrap();
+    assert!(gpus[0]["price_date"].is_string() && gpus[0]["usd_per_million_samples"].as_f64().unwrap() > 0.0);
+    // No cloud rents that one: no dollars.
+    assert!(gpus[1]["usd_per_hour"].is_null() && gpus[1]["usd_per_million_samples"].is_null());
+    let errors = report["family_errors"].as_array().unwrap();
+    assert_eq!(errors[0]["family"], "conv/fp32");
+    assert!(errors.iter().all(|e| e["rows"].as_u64().unwrap() > 100));
+    let own = json(&["report", "resnet50", "--gpu", "h200", "--usd-per-hour", "3.6", "--json"]);
+    assert_eq!(own["gpus"][0]["usd_per_hour"], 3.6);
+    assert!(own["gpus"][0]["price_date"].is_string());
+    // What does not fit is not said to fit.
+    let large = json(&["report", "resnet50", "--gpu", "p4", "--batch", "512", "--json"]);
+    assert_eq!(large["gpus"][0]["fits"], false);
+}
+
+#[test]
+fn bad_questions_about_recordings_get_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace(folder.path(), 200.0);
+    let refused = |args: &[&str], word: &str| {
+        let output = run(args);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert_eq!(stderr.lines().filter(|l| l.starts_with("error: ")).count(), 1, "{stderr}");
+        assert!(stderr.contains(word), "{word}: {stderr}");
+    };
+    refused(&["roofline", &path, "--gpu", "a100"], "was recorded on h200");
+    refused(&["roofline", &path, "--sweep", "batch=1,2"], "cannot be swept");
+    refused(&["roofline", &path, "--step", "7"], "7");
+    let other = folder.path().join("other.json");
+    std::fs::write(&other, "{}").unwrap();
+    refused(&["roofline", &other.to_string_lossy()], "other.json");
 }

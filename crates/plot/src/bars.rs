@@ -28,6 +28,8 @@ pub struct Bars {
 /// Room for a legend: pixels a character, and the colour mark with its margins.
 const LEGEND_CHARACTER: f64 = 9.0;
 const LEGEND_MARK: f64 = 48.0;
+/// Pixels of a character of a group's name.
+const NAME_CHARACTER: f64 = 8.5;
 
 impl Bars {
     /// Draws it.
@@ -47,7 +49,11 @@ impl Bars {
         let plots = vec![Plot::Bar(plot)];
         let bars = if self.stacked { self.groups.len() } else { self.groups.len() * self.series.len() };
         let longest = self.series.iter().map(|s| s.chars().count()).max().unwrap_or(0) as f64;
-        let width = (260.0 + 16.0 * bars as f64).clamp(760.0, 1040.0);
+        // Names of groups stand side by side.
+        let names = self.groups.iter().map(|(n, _)| n.chars().count()).max().unwrap_or(0) * self.groups.len();
+        let width = (260.0 + 16.0 * bars as f64)
+            .max(200.0 + longest * LEGEND_CHARACTER + NAME_CHARACTER * names as f64)
+            .clamp(760.0, 1080.0);
         let layout = Layout::auto_from_plots(&plots)
             .with_title(self.title.as_str())
             .with_y_label(self.y_label.as_str())

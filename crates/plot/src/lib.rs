@@ -4,6 +4,7 @@
 
 mod bars;
 mod designs;
+mod labels;
 mod lines;
 mod parity;
 mod plane;

@@ -38,6 +38,21 @@ impl WindowArgs {
             attributed_only: self.attributed_only,
         }
     }
+
+    /// Is work without an operator left out?
+    pub fn attributed_only(&self) -> bool {
+        self.attributed_only
+    }
+
+    /// The options as they were given, to reproduce a report.
+    pub fn words(&self) -> Vec<[String; 2]> {
+        let one = [
+            ("--step", self.step.map(|n| n.to_string())),
+            ("--window", self.window.map(|(a, b)| format!("{a}:{b}"))),
+            ("--device", self.device.map(|n| n.to_string())),
+        ];
+        one.into_iter().filter_map(|(flag, value)| Some([flag.to_string(), value?])).collect()
+    }
 }
 
 fn range(text: &str) -> Result<(f64, f64), String> {

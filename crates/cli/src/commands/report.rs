@@ -1,32 +1,46 @@
-//! `preflop report`: one page about one iteration.
+//! `preflop report`: one page about one iteration, predicted or recorded.
 
+use super::profile::analyse;
 use super::roofline::job::{JobArgs, describe};
 use super::roofline::page::{self, PageView};
+use super::roofline::recording::{self, RecordingArgs};
 use crate::error::InputError;
 use crate::output::{self, Output};
+use crate::price_args::{PriceArgs, own_quote};
 use anyhow::Context as _;
 use clap::Args;
-use preflop_core::model::LowerOptions;
-use preflop_core::report::{Question, Report, changes, markdown, report};
-use preflop_core::roofline::{By, Machine, MachineData, Rows, entries_of_iteration};
+use preflop_core::Gpu;
+use preflop_core::cost::Quote;
+use preflop_core::profile::{Profile, explain};
+use preflop_core::report::{Question, Recorded, Report, changes, markdown, report, report_of_recording};
+use preflop_core::roofline::{By, Machine, MachineData, Rows, entries_of_iteration, entries_of_profile};
 use preflop_core::time::TimeModel;
+use preflop_core::transfer::{self, Options};
 use std::io::Write as _;
 
-/// Report on one iteration: time, memory, what binds, what would help, charts, layers
+/// Report on one iteration: time, memory, cost, what binds, what would help, charts, layers
 ///
 /// Writes one HTML file that works offline with -o, or Markdown with --md. Parts, layers and advice are of the
-/// first GPU; all GPUs are compared.
+/// first GPU; all GPUs are compared. Of a recording they are of the GPU it ran on, and the others are predicted from it.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Model name (see `preflop models`), or a file with a captured graph in JSON
+    /// Model name (see `preflop models`), a captured graph in JSON, or a recording (PyTorch profiler JSON, Nsight
+    /// Systems SQLite, Nsight Compute CSV; plain, .gz or .zst)
+    #[arg(value_name = "MODEL|PROFILE")]
     model: String,
 
     #[command(flatten)]
     job: JobArgs,
 
-    /// Price of an hour, for the cost of a million samples
+    /// Price of an hour of every GPU, instead of the catalogue's
     #[arg(long, value_name = "USD", value_parser = price, allow_hyphen_values = true)]
     usd_per_hour: Option<f64>,
+
+    #[command(flatten)]
+    prices: PriceArgs,
+
+    #[command(flatten)]
+    recording: RecordingArgs,
 
     /// Write Markdown instead of a page
     #[arg(long)]
@@ -45,31 +59,33 @@ fn price(text: &str) -> Result<f64, String> {
 }
 
 /// Rows of a chart that a page shows one by one.
-const MAX_MARKS: usize = 2000;
+const MAX_MARKS: usize = 1000;
 
-/// Predicts, tries changes, writes.
+/// Reads or predicts, tries changes, writes.
 pub fn run(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
     if args.output.is_none() && !args.md && !output.json {
         return Err(InputError::new("no file given")
             .hint("add -o report.html, or --md for Markdown on standard output")
             .into());
     }
+    match recording::read(&args.model)? {
+        Some(profile) => recorded(args, &profile, output),
+        None => predicted(args, output),
+    }
+}
+
+fn predicted(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
     let gpus = args.job.gpus()?;
-    let job = args.job.job(&args.model, None, None)?;
+    let job = args.job.run.job(&args.model, None, None)?;
     let model = TimeModel::embedded();
     let predictions: Vec<_> = gpus.iter().map(|g| model.predict_iteration(&job.iteration, g)).collect();
     let answers: Vec<_> = gpus.iter().zip(&predictions).collect();
-    let options =
-        LowerOptions { mode: args.job.mode, precision: args.job.precision, optimizer: args.job.optimizer };
-    let title = describe(&job, &args.job);
-    let command = command(args, job.graph.samples, job.graph.seq);
-    let question = Question {
-        title: &title,
-        command: &command,
-        version: env!("CARGO_PKG_VERSION"),
-        usd_per_hour: args.usd_per_hour,
-    };
-    let helps = changes(&model, &job.graph, &options, &job.iteration, &gpus[0]);
+    let title = describe(&job, &args.job.run);
+    let command = command(args, Some((job.graph.samples, job.graph.seq)));
+    let quotes = quotes(args, &gpus)?;
+    let question =
+        Question { title: &title, command: &command, version: env!("CARGO_PKG_VERSION"), quotes: &quotes };
+    let helps = changes(&model, &job.graph, &args.job.run.options(), &job.iteration, &gpus[0]);
     let report = report(&question, &job.iteration, &answers, helps).context("no GPU to report on")?;
     let views: Vec<PageView> = answers
         .iter()
@@ -77,10 +93,53 @@ pub fn run(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
             let machine = Machine::of(gpu);
             let entries = entries_of_iteration(&job.iteration, prediction, gpu);
             let rows = Rows::new(&entries, By::Operator, &machine);
-            PageView::new("", MachineData::from(&machine), &rows, MAX_MARKS)
+            PageView::new("", MachineData::from(&machine), &rows, None, MAX_MARKS)
         })
         .collect();
     write(args, output, &title, &report, &views)
+}
+
+fn recorded(args: &ReportArgs, profile: &Profile, output: &Output) -> anyhow::Result<()> {
+    let asked = args.job.gpus_if_any()?;
+    let analysis = analyse(profile, &args.recording.window)?;
+    let gpu = recording::origin(&analysis, &args.recording, &asked)?;
+    let targets: Vec<Gpu> = asked.into_iter().filter(|g| g.name != gpu.name).collect();
+    let model = TimeModel::embedded();
+    let explanation = explain::explain(&analysis, &model, Some(&gpu));
+    let (entries, sources) = entries_of_profile(&analysis, &model, &gpu);
+    let transfer = transfer::transfer(&analysis, &model, &gpu, &targets, &Options::default());
+    let title = recording::title(&analysis);
+    let command = command(args, None);
+    let all: Vec<Gpu> = std::iter::once(gpu.clone()).chain(targets.iter().cloned()).collect();
+    let quotes = quotes(args, &all)?;
+    let question =
+        Question { title: &title, command: &command, version: env!("CARGO_PKG_VERSION"), quotes: &quotes };
+    let report = report_of_recording(
+        &question,
+        &Recorded {
+            analysis: &analysis,
+            explanation: &explanation,
+            entries: &entries,
+            sources: &sources,
+            gpu: &gpu,
+            samples: args.job.run.batch,
+            transfer: &transfer,
+            targets: &targets,
+        },
+    );
+    let machine = Machine::of(&gpu);
+    let rows = Rows::new(&entries, By::Operator, &machine);
+    let view = PageView::new("", MachineData::from(&machine), &rows, Some(&sources), MAX_MARKS);
+    write(args, output, &title, &report, &[view])
+}
+
+/// The price of each GPU: the user's for all, or as the catalogue has it.
+fn quotes(args: &ReportArgs, gpus: &[Gpu]) -> anyhow::Result<Vec<Option<Quote>>> {
+    if let Some(usd) = args.usd_per_hour {
+        return Ok(gpus.iter().map(|_| Some(own_quote(usd, None))).collect());
+    }
+    let prices = args.prices.catalogue()?;
+    Ok(gpus.iter().map(|g| prices.quote(&g.name, args.prices.pricing)).collect())
 }
 
 fn write(
@@ -115,21 +174,43 @@ fn write(
     if output.json { output::print_json(report) } else { Ok(()) }
 }
 
-/// The command with every choice spelt out, defaults included.
-fn command(args: &ReportArgs, batch: u64, seq: Option<u64>) -> String {
+/// The command with every choice spelt out; for a model, defaults included.
+fn command(args: &ReportArgs, sizes: Option<(u64, Option<u64>)>) -> String {
     let job = &args.job;
-    let mut words = vec![
-        format!("preflop report {}", quoted(&args.model)),
-        format!("--gpu {}", quoted(&job.gpu.join(","))),
-        format!("--batch {batch}"),
-    ];
-    words.extend(seq.map(|s| format!("--seq {s}")));
-    words.push(format!("--precision {}", job.precision.name()));
-    words.push(format!("--mode {}", job.mode.name()));
-    if let Some(optimizer) = job.optimizer {
-        words.push(format!("--optimizer {}", format!("{optimizer:?}").to_lowercase()));
+    let mut words = vec!["preflop report".to_string(), quoted(&args.model)];
+    let mut add = |flag: &str, value: &str| words.push(format!("{flag} {}", quoted(value)));
+    if !job.gpu.is_empty() {
+        add("--gpu", &job.gpu.join(","));
     }
-    words.extend(args.usd_per_hour.map(|usd| format!("--usd-per-hour {usd}")));
+    if let Some((batch, seq)) = sizes {
+        add("--batch", &batch.to_string());
+        if let Some(seq) = seq {
+            add("--seq", &seq.to_string());
+        }
+        add("--precision", job.run.precision.name());
+        add("--mode", job.run.mode.name());
+        if let Some(optimizer) = job.run.optimizer {
+            add("--optimizer", &format!("{optimizer:?}").to_lowercase());
+        }
+    } else {
+        if let Some(batch) = job.run.batch {
+            add("--batch", &batch.to_string());
+        }
+        for [flag, value] in args.recording.words() {
+            add(&flag, &value);
+        }
+    }
+    match args.usd_per_hour {
+        Some(usd) => add("--usd-per-hour", &usd.to_string()),
+        None => {
+            for [flag, value] in args.prices.words() {
+                add(&flag, &value);
+            }
+        }
+    }
+    if args.recording.window.attributed_only() && sizes.is_none() {
+        words.push("--attributed-only".to_string());
+    }
     if args.md {
         words.push("--md".to_string());
     }

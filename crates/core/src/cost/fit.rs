@@ -9,7 +9,7 @@
 
 use crate::dtype::Dtype;
 use crate::gpu::Gpu;
-use crate::model::{Iteration, OptimizerChoice, Phase, Precision};
+use crate::model::{Iteration, LowerOptions, ModelError, OptimizerChoice, Phase, Precision, lower, zoo};
 use crate::ops::Op;
 use crate::time::{HostModel, IterationPrediction, iteration::phase_time};
 use crate::units::{Bytes, Seconds};
@@ -130,6 +130,19 @@ pub fn largest_batch<E>(
         by_line = !by_line || high.0 - low.0 < width / 2;
     }
     Ok(low.0)
+}
+
+/// The prudent peak of a zoo model at some batch; beyond the model's own limit nothing fits.
+pub fn peak_of_zoo(
+    model: &str,
+    batch: u64,
+    seq: Option<u64>,
+    options: &LowerOptions,
+) -> Result<Bytes, ModelError> {
+    match zoo::build(model, Some(batch), seq).and_then(|graph| lower(&graph, options)) {
+        Err(ModelError::Size { .. }) if batch > 1 => Ok(Bytes(f64::INFINITY)),
+        other => other.map(|iteration| prudent_peak(&iteration)),
+    }
 }
 
 /// A way to run: what a change changes.

@@ -2,8 +2,8 @@
 //!
 //! Takes predictions ([`crate::time`]) and peak memory ([`crate::model`]) as given. `fit` says whether a run fits
 //! and what would make it fit, `price` holds the dated catalogue, `energy` turns utilisation into power, `rank`
-//! orders candidates and marks the Pareto front, `plan` answers questions about a whole run under a deadline or
-//! a budget, `study` repeats the analysis of seven GPUs.
+//! orders candidates and marks the Pareto front, `search` finds each GPU's best batch and formats, `plan` answers
+//! questions about a whole run under a deadline or a budget, `study` repeats the analysis of seven GPUs.
 
 pub mod date;
 pub mod energy;
@@ -13,6 +13,7 @@ pub mod plan;
 pub mod price;
 pub mod quantity;
 pub mod rank;
+pub mod search;
 pub mod study;
 
 pub use date::Date;
@@ -21,6 +22,7 @@ pub use fit::Reserve;
 pub use plan::{Limits, Plan};
 pub use price::{Catalogue, Ownership, Pricing, Quote};
 pub use rank::{Candidate, RankBy};
+pub use search::Search;
 
 /// What can be wrong with prices, budgets and quantities. Each message is one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,5 +1,7 @@
 //! What would help: changes of the run and of the machine, each predicted, not guessed.
 
+use crate::cost::Reserve;
+use crate::cost::fit::prudent_peak;
 use crate::dtype::Dtype;
 use crate::gpu::{Gpu, Peaks};
 use crate::model::{Graph, Iteration, LowerOptions, Mode, Precision, lower, zoo};
@@ -128,7 +130,7 @@ fn precisions(trial: &mut Trial, graph: &Graph, options: LowerOptions, gpu: &Gpu
 fn larger_batch(trial: &mut Trial, graph: &Graph, options: LowerOptions, gpu: &Gpu) {
     let Ok(twice) = zoo::build(&graph.name, Some(graph.samples.saturating_mul(2)), graph.seq) else { return };
     let Ok(iteration) = lower(&twice, &options) else { return };
-    if iteration.memory.peak > gpu.memory {
+    if !Reserve::default().fits(prudent_peak(&iteration), gpu) {
         return;
     }
     let time = trial.model.predict_iteration(&iteration, gpu).time;

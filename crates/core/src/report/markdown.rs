@@ -59,6 +59,25 @@ fn write(out: &mut String, r: &Report) -> std::fmt::Result {
     for line in r.assumptions.iter().chain(&r.accuracy) {
         writeln!(out, "- {}", cell(line))?;
     }
+    if !r.family_errors.is_empty() {
+        writeln!(
+            out,
+            "\n| family | share of time | mean error | median | held-out rows | this GPU held out |"
+        )?;
+        writeln!(out, "|---|---:|---:|---:|---:|---:|")?;
+    }
+    for f in &r.family_errors {
+        let unseen = f.unseen_mean_percent.map_or_else(|| "-".to_string(), |e| format!("{e:.1} %"));
+        writeln!(
+            out,
+            "| {} | {:.0} % | {:.1} % | {:.1} % | {} | {unseen} |",
+            f.family,
+            100.0 * f.share,
+            f.mean_percent,
+            f.median_percent,
+            f.rows
+        )?;
+    }
     writeln!(out, "\n## Reproduce\n\n```sh\n{}\n```\n\npreflop {}", r.command, r.version)
 }
 
@@ -69,20 +88,25 @@ fn gpus(out: &mut String, gpus: &[GpuSummary]) -> std::fmt::Result {
     )?;
     writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---|---:|")?;
     for g in gpus {
-        let fits = if g.fits { "" } else { " (does not fit)" };
+        let dash = || "-".to_string();
+        let fits = if g.fits == Some(false) { " (does not fit)" } else { "" };
+        let memory = g.memory_mib.map_or_else(dash, |m| format!("{} GiB{fits}", three(m / 1024.0)));
+        let cost = match (g.usd_per_million_samples, g.usd_per_hour, g.price_date) {
+            (Some(usd), Some(hour), Some(date)) => format!("{} ({}/h, {date})", three(usd), three(hour)),
+            (None, Some(hour), Some(date)) => format!("{}/h, {date}", three(hour)),
+            _ => "no price known".to_string(),
+        };
         writeln!(
             out,
-            "| {} | {} | {} to {} | {} | {} GiB{fits} | {} | {} | {} | {} |",
+            "| {} | {} | {} to {} | {} | {memory} | {} | {} | {} | {cost} |",
             cell(&g.title),
             ms(g.iteration_ms),
             ms(g.low_ms),
             ms(g.high_ms),
-            three(g.samples_per_s),
-            three(g.memory_mib / 1024.0),
+            g.samples_per_s.map_or_else(dash, three),
             ms(g.gpu_busy_ms),
             ms(g.host_ms),
             g.bound,
-            g.usd_per_million_samples.map_or_else(|| "not known".to_string(), three)
         )?;
     }
     Ok(())
@@ -105,7 +129,7 @@ fn table_of_parts(out: &mut String, title: &str, parts: &[Part]) -> std::fmt::Re
 }
 
 fn layers(out: &mut String, r: &Report) -> std::fmt::Result {
-    writeln!(out, "\n## Layers\n")?;
+    writeln!(out, "\n## {}\n", if r.rows_by == "layer" { "Layers" } else { "Operators" })?;
     writeln!(
         out,
         "| layer | time | share | t_F | t_B | t_0 | slowdown | binds |\n|---|---:|---:|---:|---:|---:|---:|---|"

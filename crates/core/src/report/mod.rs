@@ -2,12 +2,19 @@
 //!
 //! Everything is data; `markdown` writes it as text, and a page shows the same fields.
 
+mod accuracy;
 mod advice;
 mod markdown;
+mod recording;
+mod summary;
 
+pub use accuracy::FamilyError;
 pub use advice::{Change, changes};
 pub use markdown::markdown;
+pub use recording::{Recorded, report_of_recording};
+pub use summary::GpuSummary;
 
+use crate::cost::Quote;
 use crate::gpu::Gpu;
 use crate::model::Iteration;
 use crate::ops::{Family, Op};
@@ -26,29 +33,14 @@ pub struct Question<'a> {
     pub command: &'a str,
     /// Version of the tool.
     pub version: &'a str,
-    /// Price of an hour, if known: the same for all GPUs.
-    pub usd_per_hour: Option<f64>,
+    /// Price of an hour of each GPU, where it is known.
+    pub quotes: &'a [Option<Quote>],
 }
 
-/// The answer of one GPU.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[allow(missing_docs)]
-pub struct GpuSummary {
-    pub gpu: String,
-    pub title: String,
-    pub iteration_ms: f64,
-    /// 90 % interval.
-    pub low_ms: f64,
-    pub high_ms: f64,
-    pub samples_per_s: f64,
-    pub memory_mib: f64,
-    pub gpu_memory_mib: f64,
-    pub fits: bool,
-    pub bound: &'static str,
-    pub gpu_busy_ms: f64,
-    pub host_ms: f64,
-    pub usd_per_hour: Option<f64>,
-    pub usd_per_million_samples: Option<f64>,
+impl Question<'_> {
+    fn quote(&self, place: usize) -> Option<&Quote> {
+        self.quotes.get(place).and_then(Option::as_ref)
+    }
 }
 
 /// A part of the time.
@@ -78,48 +70,28 @@ pub struct Report {
     pub headline: String,
     pub command: String,
     pub version: String,
+    /// Times are of a recording, not predicted.
+    pub measured: bool,
     pub gpus: Vec<GpuSummary>,
     pub binds: Vec<String>,
     pub helps: Vec<Change>,
     pub families: Vec<Part>,
     pub modules: Vec<Part>,
     pub phases: Vec<Part>,
+    /// What a row of `layers` is: `layer`, or `operator` where no layers were recorded.
+    pub rows_by: &'static str,
     pub layers: Vec<RowData>,
     pub unmodelled: Vec<Unmodelled>,
     pub assumptions: Vec<String>,
     pub accuracy: Vec<String>,
+    /// Errors of the fit by family, the largest share of the time first.
+    pub family_errors: Vec<FamilyError>,
 }
 
 /// Modules shown; the rest is one more part.
 const MODULES: usize = 14;
 /// A module with more of the time than this is looked into.
 const DOMINANT: f64 = 0.4;
-
-fn summary(
-    iteration: &Iteration,
-    prediction: &IterationPrediction,
-    gpu: &Gpu,
-    usd_per_hour: Option<f64>,
-) -> GpuSummary {
-    let samples_per_s = iteration.samples as f64 / prediction.time.0;
-    let memory_mib = iteration.memory.peak.mib();
-    GpuSummary {
-        gpu: gpu.name.clone(),
-        title: gpu.title.clone(),
-        iteration_ms: prediction.time.ms(),
-        low_ms: prediction.low.ms(),
-        high_ms: prediction.high.ms(),
-        samples_per_s,
-        memory_mib,
-        gpu_memory_mib: gpu.memory.mib(),
-        fits: memory_mib <= gpu.memory.mib(),
-        bound: prediction.bound.name(),
-        gpu_busy_ms: prediction.gpu_busy.ms(),
-        host_ms: prediction.host.ms(),
-        usd_per_hour,
-        usd_per_million_samples: usd_per_hour.map(|usd| usd / 3600.0 / samples_per_s * 1e6),
-    }
-}
 
 /// Builds a report from one iteration, its predictions on some GPUs and the changes that were tried on the first.
 /// `None` if there is no GPU.
@@ -133,17 +105,22 @@ pub fn report(
     let machine = Machine::of(gpu);
     let entries = entries_of_iteration(iteration, prediction, gpu);
     let families = Rows::new(&entries, By::Family, &machine);
-    let gpus: Vec<GpuSummary> =
-        answers.iter().map(|(g, p)| summary(iteration, p, g, question.usd_per_hour)).collect();
+    let gpus: Vec<GpuSummary> = answers
+        .iter()
+        .enumerate()
+        .map(|(i, (g, p))| GpuSummary::new(iteration, p, g, question.quote(i)))
+        .collect();
     Some(Report {
         headline: headline(question, &gpus[0]),
         command: question.command.to_string(),
         version: question.version.to_string(),
+        measured: false,
         binds: binds(prediction, &families),
         helps,
         families: families.rows.iter().map(part).collect(),
         modules: modules(&entries, &machine),
         phases: phases(&entries, &machine),
+        rows_by: "layer",
         layers: Rows::new(&entries, By::Layer, &machine)
             .rows
             .iter()
@@ -151,7 +128,8 @@ pub fn report(
             .collect(),
         unmodelled: unmodelled(iteration, prediction),
         assumptions: assumptions(gpu),
-        accuracy: accuracy(prediction, &families),
+        accuracy: accuracy_lines(prediction, gpu),
+        family_errors: accuracy::family_errors(&entries, gpu),
         gpus,
     })
 }
@@ -164,13 +142,14 @@ fn headline(question: &Question, gpu: &GpuSummary) -> String {
         gpu.title,
         ms(gpu.low_ms),
         ms(gpu.high_ms),
-        three(gpu.samples_per_s),
-        if gpu.fits {
-            format!("fits: {} of {} GiB", three(gpu.memory_mib / 1024.0), three(gpu.gpu_memory_mib / 1024.0))
+        gpu.samples_per_s.map_or_else(String::new, three),
+        if gpu.fits == Some(true) {
+            let gib = three(gpu.memory_mib.unwrap_or(0.0) / 1024.0);
+            format!("fits: {gib} of {} GiB", three(gpu.gpu_memory_mib / 1024.0))
         } else {
             format!(
-                "does not fit: {} GiB are needed and there are {}",
-                three(gpu.memory_mib / 1024.0),
+                "does not fit: {} GiB are needed with reserve and there are {}",
+                three(gpu.needed_mib.unwrap_or(0.0) / 1024.0),
                 three(gpu.gpu_memory_mib / 1024.0)
             )
         }
@@ -182,7 +161,7 @@ fn part(row: &Row) -> Part {
         name: row.name.clone(),
         time_ms: row.work.time.ms(),
         share: row.share,
-        class: row.class().name(),
+        class: row.class_name(),
         slowdown: row.bounds.slowdown(row.work.time),
     }
 }
@@ -236,18 +215,27 @@ fn binds(prediction: &IterationPrediction, families: &Rows) -> Vec<String> {
             prediction.launches
         )
     });
+    lines.extend(binds_lines(families));
+    lines
+}
+
+/// What the bounds of the operators say, whether times are predicted or measured.
+fn binds_lines(families: &Rows) -> Vec<String> {
+    let mut lines = Vec::new();
     let [compute, memory, overhead] = families.summary.class_shares.map(|s| 100.0 * s);
     lines.push(format!(
         "On the GPU, by the largest of the three bounds of each operator: compute {compute:.0} %, memory {memory:.0} %, \
          launch overhead {overhead:.0} % of the time."
     ));
     if let Some(largest) = families.rows.first() {
-        let slowdown = largest.bounds.slowdown(largest.work.time).unwrap_or(1.0);
+        // Of a recording, part of a family's work may be unknown.
+        let slowdown = largest.bounds.slowdown(largest.work.time);
+        let roof =
+            slowdown.map_or_else(String::new, |s| format!("; it takes {}x the time at its roof", three(s)));
         lines.push(format!(
-            "The largest family is {} with {:.0} % of the GPU's time; it runs at {}x its roof.",
+            "The largest family is {} with {:.0} % of the GPU's time{roof}.",
             largest.name,
-            100.0 * largest.share,
-            three(slowdown)
+            100.0 * largest.share
         ));
     }
     let zero = families.summary.zero_flop;
@@ -288,7 +276,8 @@ fn assumptions(gpu: &Gpu) -> Vec<String> {
         "DRAM bytes are compulsory traffic: every input read once, every output written once. An operator whose data \
          stay in the L2 can so lie above the DRAM roof; it is flagged."
             .to_string(),
-        "Memory is what PyTorch's allocator would show at its peak; the CUDA context and fragmentation come on top."
+        "Memory is what PyTorch's allocator would show at its peak. A run fits if the card has 12 % and 640 MiB more \
+         (fragmentation, errors, the CUDA context), and room for the workspace of fp32 convolutions."
             .to_string(),
         "The host is the one whose constants ship with the tool; a slower CPU makes host-bound work slower.".to_string(),
     ];
@@ -298,7 +287,7 @@ fn assumptions(gpu: &Gpu) -> Vec<String> {
     lines
 }
 
-fn accuracy(prediction: &IterationPrediction, families: &Rows) -> Vec<String> {
+fn accuracy_lines(prediction: &IterationPrediction, gpu: &Gpu) -> Vec<String> {
     let relative = |t: Seconds| 100.0 * (t / prediction.time - 1.0);
     let mut lines = vec![format!(
         "The interval of the whole is {:+.0} % to {:+.0} %: errors of one family are taken as partly common, those of \
@@ -306,15 +295,19 @@ fn accuracy(prediction: &IterationPrediction, families: &Rows) -> Vec<String> {
         relative(prediction.low),
         relative(prediction.high)
     )];
-    if let Some(largest) = families.rows.first() {
+    if gpu.name != MEASURED {
         lines.push(format!(
-            "Intervals of single operators come with the fitted data, by family; here {} weighs most. `preflop validate` \
-             compares predictions with measurements.",
-            largest.name
+            "Most measurements are of an H200. {} was not measured for this project: expect more than the errors \
+             below; the interval is wider for it.",
+            gpu.name
         ));
     }
+    lines.push("`preflop validate` compares predictions with measurements.".to_string());
     lines
 }
+
+/// The GPU whose operators were measured for this project.
+const MEASURED: &str = "h200";
 
 /// Three significant digits.
 pub(crate) fn three(x: f64) -> String {
@@ -339,6 +332,7 @@ pub(crate) fn ms(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::Date;
     use crate::gpu::catalog;
     use crate::model::{LowerOptions, Mode, Precision, lower, zoo};
     use crate::time::TimeModel;
@@ -350,11 +344,18 @@ mod tests {
         let iteration = lower(&graph, &options).unwrap();
         let gpus = ["v100", "h200"].map(|n| catalog::find(n).unwrap());
         let predictions = gpus.each_ref().map(|g| model.predict_iteration(&iteration, g));
+        let quote = Quote {
+            usd_per_hour: 3.6,
+            date: Date::parse("2026-08-22").unwrap(),
+            source: "a test".to_string(),
+            host_included: true,
+        };
+        let quotes = [Some(quote), None];
         let question = Question {
             title: "resnet50, batch 32",
             command: "preflop report",
             version: "1",
-            usd_per_hour: Some(3.6),
+            quotes: &quotes,
         };
         let answers: Vec<_> = gpus.iter().zip(&predictions).collect();
         let helps = changes(&model, &graph, &options, &iteration, &gpus[0]);
@@ -370,8 +371,15 @@ mod tests {
             assert!((share - 1.0).abs() < 1e-6, "{share}");
         }
         // 3.6 $/h = 0.001 $/s; over samples/s, times 1e6
-        let expected = 1000.0 / r.gpus[0].samples_per_s;
+        let expected = 1000.0 / r.gpus[0].samples_per_s.unwrap();
         assert!((r.gpus[0].usd_per_million_samples.unwrap() / expected - 1.0).abs() < 1e-9);
+        // Never a price without its date, never dollars without a price.
+        assert_eq!(r.gpus[0].price_date.unwrap().to_string(), "2026-08-22");
+        assert_eq!((r.gpus[1].usd_per_hour, r.gpus[1].usd_per_million_samples), (None, None));
+        // The families that take the time have their errors.
+        assert_eq!(r.family_errors[0].family, "conv/fp32");
+        assert!(r.family_errors.iter().map(|f| f.share).sum::<f64>() > 0.9);
+        assert!(r.family_errors.iter().all(|f| f.rows > 100 && f.mean_percent > 0.0));
         assert!(r.layers.len() > 100 && r.unmodelled.is_empty());
         let text = markdown(&r);
         for heading in

@@ -99,6 +99,11 @@ impl Work {
         self.flops.iter().map(|f| f.1).sum()
     }
 
+    /// Is nothing known but its time: neither FLOPs nor bytes?
+    pub fn is_unknown(&self) -> bool {
+        self.flops.is_empty() && self.bytes.iter().all(Option::is_none)
+    }
+
     /// Bytes at a level, if known.
     pub fn bytes(&self, level: Level) -> Option<Bytes> {
         self.bytes[level as usize]
@@ -196,9 +201,9 @@ impl Bounds {
             .1
     }
 
-    /// `t / max(t_F, t_B)`; `None` for work without FLOPs and bytes.
+    /// `t / max(t_F, t_B)`; `None` for work without FLOPs and bytes, or whose bytes are not known.
     pub fn slowdown(&self, time: Seconds) -> Option<f64> {
-        let roof = self.compute.max(self.memory());
+        let roof = self.compute.max(self.level(Level::Dram)?);
         (roof > Seconds::ZERO).then(|| time / roof)
     }
 

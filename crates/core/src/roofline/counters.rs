@@ -39,13 +39,26 @@ pub fn work_of_counters(metrics: &[(&str, f64)], time: Seconds) -> Work {
     }
     flops.extend(paths);
     let both = || Some(get("dram__bytes_read.sum")? + get("dram__bytes_write.sum")?);
+    // The details page has no bytes, but their rate.
+    let by_rate = || Some(get("Memory Throughput [byte/s]")? * time.0);
     Work {
         flops,
-        bytes: [get("dram__bytes.sum").or_else(both), get("lts__t_bytes.sum"), get("l1tex__t_bytes.sum")]
-            .map(|b| b.map(Bytes)),
+        bytes: [
+            get("dram__bytes.sum").or_else(both).or_else(by_rate),
+            get("lts__t_bytes.sum"),
+            get("l1tex__t_bytes.sum"),
+        ]
+        .map(|b| b.map(Bytes)),
         launches: 1.0,
         time,
     }
+}
+
+/// Were FLOPs counted at all? Without, a kernel's FLOPs are unknown, not zero.
+pub(super) fn counts_flops(metrics: &[(&str, f64)]) -> bool {
+    let flops =
+        ["sm__sass_thread_inst_executed_op_", "sm__inst_executed_pipe_tensor", "sm__ops_path_tensor_src_"];
+    metrics.iter().any(|(name, _)| flops.iter().any(|f| name.starts_with(f)))
 }
 
 /// FLOPs of the tensor paths by format: `sm__ops_path_tensor_src_bf16_dst_fp32.sum` counts for bf16.
@@ -87,6 +100,14 @@ mod tests {
         assert_eq!(named, [("fp32".to_string(), 13.0), ("fp16 tensor".to_string(), 1024.0)]);
         assert_eq!(work.bytes(Level::Dram), Some(Bytes(100.0)));
         assert_eq!(work.bytes(Level::L1), None);
+    }
+
+    #[test]
+    fn a_details_page_has_rates() {
+        let metrics = [("Memory Throughput [byte/s]", 200.0)];
+        let work = work_of_counters(&metrics, Seconds(2.0));
+        assert_eq!(work.bytes(Level::Dram), Some(Bytes(400.0)));
+        assert!(work.flops.is_empty() && !counts_flops(&metrics));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub struct RowData {
     pub intensity: Option<f64>,
     /// `t / max(t_F, t_B)`.
     pub slowdown: Option<f64>,
-    /// compute, memory or overhead.
+    /// compute, memory, overhead, or unknown where the work is.
     pub class: &'static str,
     /// The slowest resource, inner levels included.
     pub binding: &'static str,
@@ -103,8 +103,8 @@ impl From<&Row> for RowData {
             host_launch_bound_us: bounds.host_launch.us(),
             intensity: work.intensity(Level::Dram),
             slowdown: bounds.slowdown(work.time),
-            class: row.class().name(),
-            binding: bounds.binding().name(),
+            class: row.class_name(),
+            binding: if work.is_unknown() { "unknown" } else { bounds.binding().name() },
             above_roof: bounds.passed(work.time).into_iter().map(super::Resource::name).collect(),
         }
     }

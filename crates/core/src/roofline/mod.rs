@@ -19,6 +19,7 @@ mod counters;
 mod export;
 mod machine;
 mod plane;
+mod profile;
 mod rows;
 mod study;
 
@@ -27,5 +28,6 @@ pub use counters::work_of_counters;
 pub use export::{COLUMNS, MachineData, RowData};
 pub use machine::{Level, Machine, Pipe, Roof};
 pub use plane::{Plane, Point, decades};
+pub use profile::{Part as SourcePart, Sources, entries_of_profile};
 pub use rows::{By, Entry, Row, Rows, Summary, ZeroFlop, entries_of_iteration};
 pub use study::{StudyRow, machine as study_machine};

@@ -120,8 +120,10 @@ pub struct ZeroFlop {
 pub struct Summary {
     /// Everything together.
     pub work: Work,
-    /// Share of time by class: compute, memory, overhead.
+    /// Share of time by class: compute, memory, overhead. With the unknown they add up to 1.
     pub class_shares: [f64; 3],
+    /// Share of the time of work that nobody knows: recorded without shapes and counters.
+    pub unknown_share: f64,
     /// Work without FLOPs.
     pub zero_flop: ZeroFlop,
     /// Rows above a roof.
@@ -205,6 +207,9 @@ impl<'a> Group<'a> {
         let first = self.first;
         let place = if first.layer.is_empty() { &first.op } else { &first.layer };
         let name = match by {
+            By::Layer | By::Module if first.layer.is_empty() && self.ops.len() > 1 => {
+                "(no layer)".to_string()
+            }
             By::Operator if self.layers > 1 => format!("{place} +{}", self.layers - 1),
             By::Call | By::Operator | By::Layer => place.clone(),
             By::Module => module_of(place),
@@ -260,7 +265,8 @@ impl Rows {
         let mut rows = self.rows[..kept].to_vec();
         let rest = &self.rows[kept..];
         for row in rest {
-            match rows[kept..].iter_mut().find(|r| r.family == row.family) {
+            let unknown = row.work.is_unknown();
+            match rows[kept..].iter_mut().find(|r| r.family == row.family && r.work.is_unknown() == unknown) {
                 Some(group) => {
                     group.work.add(&row.work);
                     group.bounds.add(&row.bounds);
@@ -284,8 +290,13 @@ fn summary(entries: &[Entry], rows: &[Row], machine: &Machine, total: Seconds) -
     let mut work = Work { bytes: [Some(crate::units::Bytes::ZERO); 3], ..Work::default() };
     let mut class_shares = [0.0; 3];
     let mut zero = (Seconds::ZERO, 0.0);
+    let mut unknown = Seconds::ZERO;
     for entry in entries {
         work.add(&entry.work);
+        if entry.work.is_unknown() {
+            unknown += entry.work.time;
+            continue;
+        }
         let class = entry.work.bounds(machine).class();
         class_shares[class as usize] += entry.work.time.0;
         if entry.work.total_flops() == Flops::ZERO {
@@ -296,8 +307,9 @@ fn summary(entries: &[Entry], rows: &[Row], machine: &Machine, total: Seconds) -
     let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
     Summary {
         class_shares: class_shares.map(|s| share(s, total.0)),
+        unknown_share: share(unknown.0, total.0),
         zero_flop: ZeroFlop {
-            rows: rows.iter().filter(|r| r.work.total_flops() == Flops::ZERO).count(),
+            rows: rows.iter().filter(|r| r.is_zero_flop()).count(),
             launch_share: share(zero.1, work.launches),
             time_share: share(zero.0.0, total.0),
         },
@@ -307,9 +319,19 @@ fn summary(entries: &[Entry], rows: &[Row], machine: &Machine, total: Seconds) -
 }
 
 impl Row {
-    /// The class of the three bounds.
-    pub fn class(&self) -> Class {
-        self.bounds.class()
+    /// The class of the three bounds; `None` where the work is unknown.
+    pub fn class(&self) -> Option<Class> {
+        (!self.work.is_unknown()).then(|| self.bounds.class())
+    }
+
+    /// Its name, `unknown` where there is none.
+    pub fn class_name(&self) -> &'static str {
+        self.class().map_or("unknown", Class::name)
+    }
+
+    /// Known to compute nothing: a cast, a copy, a look-up.
+    pub fn is_zero_flop(&self) -> bool {
+        self.work.total_flops() == Flops::ZERO && !self.work.is_unknown()
     }
 }
 

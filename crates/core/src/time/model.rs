@@ -128,18 +128,28 @@ impl TimeModel {
         self.fitted.form("host").and_then(HostModel::from_slice).unwrap_or(HostModel::START)
     }
 
+    /// No kernel beats the datasheet: seconds of arithmetic at peak (less where the algorithm needs less), and of the
+    /// bytes that cannot stay in the L2 at DRAM bandwidth.
+    fn physics(call: &OpCall, gpu: &Gpu) -> (f64, f64) {
+        let compulsory = call.traffic();
+        let compute = call.flops().0 / Self::shortcut(call) / gpu.peak(call.dtype).0;
+        let one_way = compulsory.read.max(compulsory.written).0 - gpu.l2_size.0;
+        let both_ways = compulsory.total().0 - 2.0 * gpu.l2_size.0;
+        (compute, one_way.max(both_ways).max(0.0) / gpu.dram.0)
+    }
+
+    /// A time that no prediction of this call falls below: physics, and some time to start at all.
+    pub fn least_time(call: &OpCall, gpu: &Gpu) -> Seconds {
+        let (compute, memory) = Self::physics(call, gpu);
+        Seconds(compute.max(memory).max(gpu.kernel_floor.0))
+    }
+
     /// Predicts one call.
     pub fn predict(&self, call: &OpCall, gpu: &Gpu) -> OpPrediction {
-        let compulsory = call.traffic();
         let flops = call.flops();
         let draft = self.draft(call, gpu);
         let raw = self.grown(call, draft.seconds() * self.generation_factor(call, gpu), gpu);
-        // No kernel beats the datasheet: arithmetic at peak (less where the algorithm needs less), bytes that
-        // cannot stay in the L2 at DRAM bandwidth, and some time to start at all.
-        let compute = flops.0 / Self::shortcut(call) / gpu.peak(call.dtype).0;
-        let one_way = compulsory.read.max(compulsory.written).0 - gpu.l2_size.0;
-        let both_ways = compulsory.total().0 - 2.0 * gpu.l2_size.0;
-        let memory = one_way.max(both_ways).max(0.0) / gpu.dram.0;
+        let (compute, memory) = Self::physics(call, gpu);
         let time = raw.max(compute).max(memory).max(gpu.kernel_floor.0);
         let low = (time * draft.interval.low.exp()).max(compute).max(memory).min(time);
         let high = (time * draft.interval.high.exp()).max(time);

@@ -2,18 +2,18 @@
 
 use crate::error::InputError;
 use crate::input;
+use crate::price_args::PriceArgs;
+use crate::run_args;
 use clap::Args;
 use preflop_core::Gpu;
 use preflop_core::cost::fit::Setup;
-use preflop_core::cost::{
-    Catalogue, Date, Limits, Ownership, Plan, Pricing, Quote, RankBy, Reserve, quantity,
-};
+use preflop_core::cost::search;
+use preflop_core::cost::{Catalogue, Limits, Plan, Pricing, RankBy, Reserve, quantity};
 use preflop_core::gpu::catalog;
 use preflop_core::model::{
     Graph, Iteration, LowerOptions, Mode, ModelError, OptimizerChoice, Precision, lower, zoo,
 };
 use preflop_core::units::Seconds;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Compare GPUs for a model: time, memory, dollars and energy, ranked
 #[derive(Debug, Args)]
@@ -25,45 +25,33 @@ pub struct CompareArgs {
     #[arg(long, value_name = "GPU,..", value_delimiter = ',', default_value = "all")]
     pub gpus: Vec<String>,
 
-    /// Samples of one iteration, or `auto`: the best that fits on each GPU [default: as the model has it]
-    #[arg(long, value_name = "N|auto", value_parser = batch_choice, allow_hyphen_values = true)]
-    pub batch: Option<Batch>,
+    /// Samples of one iteration; of several (`32,64,96`) the best that fits on each GPU, `auto` tries 40 sizes from 1
+    /// to 2048 [default: as the model has it]
+    #[arg(long, value_name = "N,..|auto", value_delimiter = ',', value_parser = batch_choice, allow_hyphen_values = true)]
+    pub batch: Vec<Batch>,
 
     /// Tokens of one sample, for language models [default: as the model has it]
     #[arg(long, value_name = "N", value_parser = input::seq, allow_hyphen_values = true)]
     pub seq: Option<u64>,
 
     /// Number formats; of several, the best that each GPU has is taken
-    #[arg(long, value_name = "FORMAT,..", value_delimiter = ',', default_value = "fp32", value_parser = precision)]
+    #[arg(long, value_name = "FORMAT,..", value_delimiter = ',', default_value = "fp32", value_parser = run_args::precision())]
     pub precision: Vec<Precision>,
 
     /// Training or inference
-    #[arg(long, default_value = "train", value_parser = mode)]
+    #[arg(long, value_name = "MODE", default_value = "train", value_parser = run_args::mode())]
     pub mode: Mode,
 
-    /// Optimizer of a training step: sgd, adam, adamw, none [default: as the model is usually trained]
-    #[arg(long, value_parser = optimizer)]
+    /// Optimizer of a training step [default: as the model is usually trained]
+    #[arg(long, value_name = "NAME", value_parser = run_args::optimizer())]
     pub optimizer: Option<OptimizerChoice>,
 
     /// What the list is ordered by: time, cost, energy
     #[arg(long, default_value = "time", value_parser = rank_by)]
     pub rank: RankBy,
 
-    /// Which price counts: on-demand, cheapest, spot, purchase
-    #[arg(long, default_value = "on-demand", value_parser = pricing)]
-    pub pricing: Pricing,
-
-    /// Only this cloud's prices
-    #[arg(long, value_name = "NAME")]
-    pub cloud: Option<String>,
-
-    /// Your price per GPU-hour in US dollars, as `h100=2.10` or `h100=2.10@2026-08-22`
-    #[arg(long, value_name = "GPU=USD")]
-    pub price: Vec<String>,
-
-    /// A price file to use instead of the built-in one (see `preflop prices import`)
-    #[arg(long, value_name = "FILE")]
-    pub prices: Option<String>,
+    #[command(flatten)]
+    pub prices: PriceArgs,
 
     /// Your own measured iteration, as `v100=310ms`: every prediction is scaled by it
     #[arg(long, value_name = "GPU=TIME")]
@@ -90,20 +78,8 @@ pub struct CompareArgs {
     pub budget: Option<f64>,
 
     /// Carbon of the electricity, in grams of CO2 per kWh
-    #[arg(long, value_name = "G", value_parser = above_zero, allow_hyphen_values = true)]
+    #[arg(long, value_name = "G", value_parser = input::above_zero, allow_hyphen_values = true)]
     pub grams_per_kwh: Option<f64>,
-
-    /// With purchase prices: price of the host for each GPU, in US dollars
-    #[arg(long, value_name = "USD", value_parser = quantity::usd, allow_hyphen_values = true)]
-    pub host_usd: Option<f64>,
-
-    /// With purchase prices: years until GPU and host are written off
-    #[arg(long, value_name = "YEARS", value_parser = above_zero, allow_hyphen_values = true)]
-    pub years: Option<f64>,
-
-    /// With purchase prices: share of those years in which the GPU works, from 0 to 1
-    #[arg(long, value_name = "SHARE", value_parser = share, allow_hyphen_values = true)]
-    pub utilisation: Option<f64>,
 
     /// Write the rows to a file: .csv or .json
     #[arg(short, long, value_name = "FILE")]
@@ -123,64 +99,27 @@ pub enum Batch {
     Fixed(u64),
 }
 
-/// The batch sizes that `--batch auto` tries: 1 to 7, then four to each doubling up to 2048.
-fn auto_batches() -> Vec<u64> {
-    let quarters = (3..11).flat_map(|e| [4_u64, 5, 6, 7].map(|q| q << (e - 2)));
-    (1..8).chain(quarters).chain([2048]).collect()
+impl Batch {
+    fn sizes(self) -> Vec<u64> {
+        match self {
+            Self::Auto => search::usual_batches(),
+            Self::Fixed(n) => vec![n],
+        }
+    }
 }
 
 fn batch_choice(text: &str) -> Result<Batch, String> {
     if text == "auto" { Ok(Batch::Auto) } else { input::batch(text).map(Batch::Fixed) }
 }
 
-fn one_of<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
-    known.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        format!("it must be one of {}", names.join(", "))
-    })
-}
-
-fn precision(text: &str) -> Result<Precision, String> {
-    one_of(text, &Precision::ALL.map(|p| (p.name(), p)))
-}
-
-fn mode(text: &str) -> Result<Mode, String> {
-    one_of(text, &[Mode::Train, Mode::Infer].map(|m| (m.name(), m)))
-}
-
-fn optimizer(text: &str) -> Result<OptimizerChoice, String> {
-    use OptimizerChoice::{Adam, Adamw, None, Sgd};
-    one_of(text, &[("sgd", Sgd), ("adam", Adam), ("adamw", Adamw), ("none", None)])
-}
-
 fn rank_by(text: &str) -> Result<RankBy, String> {
-    one_of(text, &[("time", RankBy::Time), ("cost", RankBy::Cost), ("energy", RankBy::Energy)])
-}
-
-/// For `--pricing`.
-pub fn pricing(text: &str) -> Result<Pricing, String> {
-    use Pricing::{Cheapest, OnDemand, Purchase, Spot};
-    one_of(text, &[OnDemand, Cheapest, Spot, Purchase].map(|p| (p.name(), p)))
+    input::one_of(text, &[("time", RankBy::Time), ("cost", RankBy::Cost), ("energy", RankBy::Energy)])
 }
 
 fn dataset_size(text: &str) -> Result<u64, String> {
     match text.parse::<u64>() {
         Ok(n) if (1..=1_000_000_000_000).contains(&n) => Ok(n),
         _ => Err("it must be a whole number from 1 to 1000000000000".to_string()),
-    }
-}
-
-fn above_zero(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(x) if x > 0.0 && x < 1e9 => Ok(x),
-        _ => Err("it must be a number above zero".to_string()),
-    }
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(x) if x > 0.0 && x <= 1.0 => Ok(x),
-        _ => Err("it must be a number above 0 and at most 1".to_string()),
     }
 }
 
@@ -239,29 +178,19 @@ pub struct Question {
 }
 
 impl Question {
+    /// How a setup is lowered.
+    pub fn options(&self, setup: &Setup) -> LowerOptions {
+        LowerOptions { mode: self.mode, precision: setup.precision, optimizer: setup.optimizer }
+    }
+
     /// The iteration of a setup.
     pub fn lower(&self, setup: &Setup) -> Result<Iteration, ModelError> {
-        let options =
-            LowerOptions { mode: self.mode, precision: setup.precision, optimizer: setup.optimizer };
+        let options = self.options(setup);
         match &self.model {
             Source::Zoo(name) => lower(&zoo::build(name, Some(setup.batch), self.seq)?, &options),
             Source::Captured(graph) => lower(graph, &options),
         }
     }
-}
-
-/// `NAME=VALUE`.
-fn pair<'a>(text: &'a str, flag: &str, example: &str) -> anyhow::Result<(&'a str, &'a str)> {
-    text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty()).ok_or_else(|| {
-        InputError::new(format!("`{flag} {text}` lacks a part"))
-            .hint(format!("write it as `{flag} {example}`"))
-            .into()
-    })
-}
-
-fn today() -> Date {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    Date::from_unix_days(u32::try_from(seconds / 86_400).unwrap_or(0))
 }
 
 /// A GPU that was named must have a price where one is needed; of all GPUs, some must.
@@ -295,13 +224,18 @@ impl CompareArgs {
         } else {
             catalog::all()?
         };
-        let batches = match self.batch {
-            Some(Batch::Auto) => auto_batches(),
-            Some(Batch::Fixed(n)) => vec![n],
-            None => vec![default_batch],
-        };
-        let mut precisions = self.precision.clone();
-        precisions.dedup();
+        let mut batches: Vec<u64> = self.batch.iter().flat_map(|b| b.sizes()).collect();
+        if batches.is_empty() {
+            batches.push(default_batch);
+        }
+        batches.sort_unstable();
+        batches.dedup();
+        let mut precisions: Vec<Precision> = Vec::new();
+        for p in &self.precision {
+            if !precisions.contains(p) {
+                precisions.push(*p);
+            }
+        }
         let setups = precisions
             .iter()
             .flat_map(|p| {
@@ -330,8 +264,8 @@ impl CompareArgs {
             named,
             setups,
             rank: self.rank,
-            prices: self.catalogue()?,
-            pricing: self.pricing,
+            prices: self.prices.catalogue()?,
+            pricing: self.prices.pricing,
             measured,
             baseline,
             plan,
@@ -347,11 +281,7 @@ impl CompareArgs {
         if let Ok(info) = zoo::info(&self.model) {
             return Ok((Source::Zoo(info.name), info.default_batch));
         }
-        let batch = match self.batch {
-            Some(Batch::Fixed(n)) => Some(n),
-            Some(Batch::Auto) => Some(1),
-            None => None,
-        };
+        let batch = self.batch.first().and_then(|b| b.sizes().first().copied());
         let graph = input::model(&self.model, batch, self.seq)?;
         let samples = graph.samples;
         Ok((Source::Captured(Box::new(graph)), samples))
@@ -359,60 +289,7 @@ impl CompareArgs {
 
     fn measured(&self) -> anyhow::Result<Option<(String, Seconds)>> {
         let Some(text) = &self.measured else { return Ok(None) };
-        let (name, time) = pair(text, "--measured", "v100=310ms")?;
+        let (name, time) = input::pair(text, "--measured", "v100=310ms")?;
         Ok(Some((input::gpu(name)?.name, quantity::time(time)?)))
-    }
-
-    fn catalogue(&self) -> anyhow::Result<Catalogue> {
-        let mut prices = match &self.prices {
-            Some(path) => super::super::prices::read(path)?,
-            None => Catalogue::embedded()?,
-        };
-        if let Some(cloud) = &self.cloud {
-            let cloud = cloud.to_lowercase();
-            if prices.offers.iter().all(|o| o.cloud != cloud) {
-                let mut known: Vec<&str> = prices.offers.iter().map(|o| o.cloud.as_str()).collect();
-                known.sort_unstable();
-                known.dedup();
-                return Err(InputError::new(format!("no prices of a cloud `{cloud}`"))
-                    .hint(format!("known: {}", known.join(", ")))
-                    .into());
-            }
-            prices.cloud = Some(cloud);
-        }
-        for text in &self.price {
-            let (name, price) = pair(text, "--price", "h100=2.10")?;
-            let (usd, date) = match price.split_once('@') {
-                Some((usd, date)) => (usd, Date::parse(date)?),
-                None => (price, today()),
-            };
-            let quote = Quote {
-                usd_per_hour: quantity::usd(usd)?,
-                date,
-                source: "given on the command line".to_string(),
-                host_included: true,
-            };
-            prices.overrides.push((input::gpu(name)?.name, quote));
-        }
-        let own = Ownership::default();
-        prices.ownership = Ownership {
-            host_usd: self.host_usd.unwrap_or(own.host_usd),
-            years: self.years.unwrap_or(own.years),
-            utilisation: self.utilisation.unwrap_or(own.utilisation),
-        };
-        Ok(prices)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn auto_tries_forty_sizes() {
-        let sizes = auto_batches();
-        assert_eq!(sizes.len(), 40);
-        assert!(sizes.windows(2).all(|w| w[0] < w[1]), "{sizes:?}");
-        assert_eq!((sizes[0], sizes[7], sizes[8], sizes[39]), (1, 8, 10, 2048));
     }
 }

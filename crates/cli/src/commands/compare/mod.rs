@@ -2,7 +2,6 @@
 
 mod args;
 mod row;
-mod search;
 mod show;
 mod sweep;
 

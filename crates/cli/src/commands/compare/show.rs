@@ -44,7 +44,7 @@ const ADVISED: usize = 3;
 /// The page for people.
 pub fn print(question: &Question, rows: &[Row], output: &Output) -> anyhow::Result<()> {
     let mut out = output::stdout();
-    writeln!(out, "{}\n", output.bold(&title(question)))?;
+    writeln!(out, "{}\n", output.bold(&format!("{}, by {}", title(question), order(question.rank))))?;
     let several = question.setups.len() > 1;
     let mut header = vec![("gpu", Align::Keep)];
     if several {
@@ -106,21 +106,20 @@ pub fn print(question: &Question, rows: &[Row], output: &Output) -> anyhow::Resu
     Ok(())
 }
 
+/// What is compared: `resnet50 train, batch 64, fp32`.
 fn title(question: &Question) -> String {
-    let mode = question.mode.name();
-    let by = match question.rank {
+    let (model, mode) = (question.model.name(), question.mode.name());
+    match question.setups.as_slice() {
+        [one] => format!("{model} {mode}, batch {}, {}", one.batch, one.precision.name()),
+        _ => format!("{model} {mode}, the best batch and format of each GPU"),
+    }
+}
+
+fn order(by: RankBy) -> &'static str {
+    match by {
         RankBy::Time => "time",
         RankBy::Cost => "cost",
         RankBy::Energy => "energy",
-    };
-    match question.setups.as_slice() {
-        [one] => format!(
-            "{} {mode}, batch {}, {}, by {by}",
-            question.model.name(),
-            one.batch,
-            one.precision.name()
-        ),
-        _ => format!("{} {mode}, the best batch and format of each GPU, by {by}", question.model.name()),
     }
 }
 
@@ -240,10 +239,17 @@ pub fn plot(path: &str, question: &Question, rows: &[Row]) -> anyhow::Result<()>
             })
         })
         .collect();
+    let mut dates: Vec<_> = rows.iter().filter(|r| r.fits).filter_map(|r| r.price_date).collect();
+    dates.sort_unstable();
+    let dates = match (dates.first(), dates.last()) {
+        (Some(first), Some(last)) if first < last => format!(" of {first} to {last}"),
+        (Some(only), _) => format!(" of {only}"),
+        _ => String::new(),
+    };
     let plane = Plane {
         title: title(question),
         x_label: "hours per million samples".into(),
-        y_label: "usd per million samples".into(),
+        y_label: format!("usd per million samples ({} prices{dates})", question.pricing.name()),
         points,
     };
     let bytes = plane.draw()?.render(format)?;

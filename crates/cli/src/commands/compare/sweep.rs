@@ -2,10 +2,10 @@
 
 use super::args::{Question, Source};
 use super::row::Row;
-use super::search::{self, native};
 use preflop_core::Gpu;
 use preflop_core::cost::fit::{self, Setup};
-use preflop_core::cost::{Power, energy};
+use preflop_core::cost::search::native;
+use preflop_core::cost::{Power, Search, energy};
 use preflop_core::model::{Iteration, ModelError, Precision, zoo};
 use preflop_core::time::{IterationPrediction, TimeModel};
 use preflop_core::units::Bytes;
@@ -25,8 +25,13 @@ pub fn rows(question: &Question, model: &TimeModel, scale: f64) -> anyhow::Resul
         })
         .collect::<Result<_, ModelError>>()?;
     let lowered: Vec<(Setup, Iteration)> = lowered.into_iter().flatten().collect();
-    let best =
-        if several { search::best_setups(question, model, &lowered) } else { vec![0; question.gpus.len()] };
+    let best: Vec<usize> = if several {
+        let search = Search::new(&lowered);
+        let of_gpu = |gpu: &Gpu| search.best(model, gpu, &question.reserve, question.rank).place;
+        question.gpus.par_iter().with_max_len(1).map(of_gpu).collect()
+    } else {
+        vec![0; question.gpus.len()]
+    };
     let mut rows: Vec<Row> = question
         .gpus
         .par_iter()
@@ -124,11 +129,7 @@ fn largest(
         if let Some(peak) = peaks.get(&setup) {
             return Ok(*peak);
         }
-        let peak = match question.lower(&setup) {
-            // Beyond the model's own limit nothing fits.
-            Err(ModelError::Size { .. }) if batch > 1 => Bytes(f64::INFINITY),
-            other => fit::prudent_peak(&other?),
-        };
+        let peak = fit::peak_of_zoo(question.model.name(), batch, question.seq, &question.options(&setup))?;
         peaks.insert(setup, peak);
         Ok(peak)
     })

@@ -6,7 +6,6 @@ use crate::error::InputError;
 use anyhow::Context as _;
 use preflop_core::ops::Family;
 use preflop_core::roofline::{Level, Machine, Pipe, Resource, Row, Work};
-use preflop_core::units::Flops;
 use preflop_plot::{
     Chart, Format, LaunchBox, Mark, NamedRate, PlaneChart, RatePoint, RateSeries, RooflineChart, Rug, Series,
 };
@@ -28,7 +27,7 @@ pub struct Wanted<'a> {
 }
 
 /// Rows that no page or chart shows one by one.
-const MAX_MARKS: usize = 2000;
+const MAX_MARKS: usize = 1000;
 
 /// Draws into a file.
 pub fn write(path: &str, title: &str, views: &[View], wanted: &Wanted) -> anyhow::Result<()> {
@@ -126,7 +125,10 @@ fn subtitle(views: &[View], wanted: &Wanted) -> String {
     titles.truncate(if wanted.swept { 1 } else { 3 });
     let axes =
         if titles.len() > 1 && wanted.kind == "plane" { " (times on the first one's axes)" } else { "" };
-    format!("{}{axes}{what}", titles.join(", "))
+    let rows: usize = views.iter().map(|v| v.rows.rows.len()).max().unwrap_or(0);
+    let cut =
+        if rows > MAX_MARKS { format!("; the {MAX_MARKS} longest of {rows} rows") } else { String::new() };
+    format!("{}{axes}{what}{cut}", titles.join(", "))
 }
 
 fn plane(title: &str, first: &View, views: &[View], wanted: &Wanted) -> anyhow::Result<Chart> {
@@ -161,7 +163,7 @@ fn plane(title: &str, first: &View, views: &[View], wanted: &Wanted) -> anyhow::
             .rows
             .rows
             .iter()
-            .filter(|r| r.work.total_flops() == Flops::ZERO)
+            .filter(|r| r.is_zero_flop())
             .take(400)
             .map(|r| unit_work(r, wanted.per_call).time.0)
             .collect(),

@@ -3,6 +3,7 @@
 mod charts;
 pub mod job;
 pub mod page;
+pub mod recording;
 mod study;
 pub mod view;
 
@@ -10,24 +11,29 @@ use crate::error::InputError;
 use crate::output::{self, Align, Output, three_digits};
 use clap::Args;
 use job::JobArgs;
-use preflop_core::roofline::{By, COLUMNS, Level, MachineData, RowData};
+use preflop_core::roofline::{By, COLUMNS, Level, MachineData, RowData, Sources};
 use preflop_core::units::{Bytes, Flops, Seconds};
+use recording::RecordingArgs;
 use serde::Serialize;
 use std::io::Write as _;
 use view::{Sweep, View};
 
-/// Time-based and hierarchical Roofline of a model: FLOPs, bytes at every level, launches, bounds, slowdown
+/// Time-based and hierarchical Roofline of a model or a recording: FLOPs, bytes at every level, launches, bounds, slowdown
 ///
 /// Charts: `-o FILE.svg`, `.png` (time plane by default, see --chart) or `.html` (interactive, one file).
 /// docs/roofline.md explains how to read them.
 #[derive(Debug, Args)]
 pub struct RooflineArgs {
-    /// Model name (see `preflop models`), or a file with a captured graph in JSON
-    #[arg(required_unless_present = "study")]
+    /// Model name (see `preflop models`), a captured graph in JSON, or a recording (PyTorch profiler JSON, Nsight
+    /// Systems SQLite, Nsight Compute CSV; plain, .gz or .zst)
+    #[arg(required_unless_present = "study", value_name = "MODEL|PROFILE")]
     model: Option<String>,
 
     #[command(flatten)]
     job: JobArgs,
+
+    #[command(flatten)]
+    recording: RecordingArgs,
 
     /// One row per call, operator, layer, module, family or model [default: operator; model with --sweep]
     #[arg(long, value_name = "WHAT", value_parser = by)]
@@ -100,6 +106,9 @@ struct ViewExport<'a> {
     host_ms: Option<f64>,
     gpu_busy_ms: f64,
     summary: SummaryExport,
+    /// Of a recording: where FLOPs and bytes come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sources: Option<Sources>,
     rows: Vec<RowData>,
 }
 
@@ -111,6 +120,7 @@ struct SummaryExport {
     compute_share: f64,
     memory_share: f64,
     overhead_share: f64,
+    unknown_share: f64,
     zero_flop_launch_share: f64,
     zero_flop_time_share: f64,
     above_roof: usize,
@@ -126,6 +136,7 @@ impl SummaryExport {
             compute_share: s.class_shares[0],
             memory_share: s.class_shares[1],
             overhead_share: s.class_shares[2],
+            unknown_share: s.unknown_share,
             zero_flop_launch_share: s.zero_flop.launch_share,
             zero_flop_time_share: s.zero_flop.time_share,
             above_roof: s.above_roof,
@@ -138,7 +149,13 @@ pub fn run(args: &RooflineArgs, output: &Output) -> anyhow::Result<()> {
     let by = args.by.unwrap_or(if args.sweep.is_some() { By::Model } else { By::Operator });
     let (title, views) = match (&args.study, &args.model) {
         (Some(study), _) => study::read(study)?,
-        (None, Some(model)) => view::collect(model, &args.job, args.sweep.as_ref(), by)?,
+        (None, Some(model)) => match recording::read(model)? {
+            Some(_) if args.sweep.is_some() => {
+                return Err(InputError::new("a recording cannot be swept: its sizes are as recorded").into());
+            }
+            Some(profile) => recording::collect(&profile, &args.recording, &args.job.gpus_if_any()?, by)?,
+            None => view::collect(model, &args.job, args.sweep.as_ref(), by)?,
+        },
         (None, None) => return Err(InputError::new("no model given").into()),
     };
     if let Some(path) = &args.output {
@@ -176,6 +193,7 @@ fn view_export(view: &View) -> ViewExport<'_> {
         host_ms: view.host.map(Seconds::ms),
         gpu_busy_ms: view.rows.summary.work.time.ms(),
         summary: SummaryExport::of(view),
+        sources: view.sources,
         rows: view.rows.rows.iter().map(RowData::from).collect(),
     }
 }
@@ -229,7 +247,7 @@ fn print(title: &str, view: &View, top: usize, output: &Output) -> anyhow::Resul
             ]);
         }
         cells.extend([
-            us(data.compute_bound_us),
+            if data.class == "unknown" { dash() } else { us(data.compute_bound_us) },
             data.dram_bound_us.map_or_else(dash, us),
             us(data.launch_bound_us),
             data.slowdown.map_or_else(dash, |s| format!("{}x", three_digits(s))),
@@ -283,6 +301,9 @@ fn summary_lines(view: &View) -> Vec<String> {
     )];
     if let (Some(iteration), Some(host)) = (view.iteration, view.host) {
         lines.push(format!("iteration {}, host {}", output::time(iteration), output::time(host)));
+    }
+    if let Some(sources) = &view.sources {
+        lines.push(sources.sentence());
     }
     if s.zero_flop.rows > 0 {
         lines.push(format!(

@@ -1,7 +1,7 @@
 //! One HTML file that works offline: the chart code, and the data as JSON.
 
 use super::view::View;
-use preflop_core::roofline::{MachineData, RowData, Rows};
+use preflop_core::roofline::{MachineData, RowData, Rows, Sources};
 use serde::Serialize;
 
 /// The chart code, built from web/ by `npm run build`.
@@ -22,11 +22,22 @@ pub struct PageView {
     merged: usize,
     zero_flop_launch_share: f64,
     zero_flop_time_share: f64,
+    /// Share of the time of work that nobody knows.
+    unknown_share: f64,
+    /// Where the work of a recording comes from, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sources: Option<String>,
 }
 
 impl PageView {
     /// A view with at most about `most` rows.
-    pub fn new(label: &str, machine: MachineData, rows: &Rows, most: usize) -> Self {
+    pub fn new(
+        label: &str,
+        machine: MachineData,
+        rows: &Rows,
+        sources: Option<&Sources>,
+        most: usize,
+    ) -> Self {
         let (limited, merged) = rows.limited(most);
         Self {
             label: label.to_string(),
@@ -37,6 +48,8 @@ impl PageView {
             merged,
             zero_flop_launch_share: rows.summary.zero_flop.launch_share,
             zero_flop_time_share: rows.summary.zero_flop.time_share,
+            unknown_share: rows.summary.unknown_share,
+            sources: sources.map(Sources::sentence),
         }
     }
 }
@@ -53,8 +66,9 @@ struct Data<'a, R> {
 
 /// A page of charts.
 pub fn roofline(title: &str, views: &[View], per_call: bool, most: usize) -> anyhow::Result<String> {
-    let views: Vec<PageView> =
-        views.iter().map(|v| PageView::new(&v.label, MachineData::from(&v.machine), &v.rows, most)).collect();
+    let view =
+        |v: &View| PageView::new(&v.label, MachineData::from(&v.machine), &v.rows, v.sources.as_ref(), most);
+    let views: Vec<PageView> = views.iter().map(view).collect();
     page::<()>(title, &views, per_call, None, "This page draws its charts with JavaScript.")
 }
 

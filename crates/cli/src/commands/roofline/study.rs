@@ -54,6 +54,7 @@ pub fn read(study: &[String]) -> anyhow::Result<(String, Vec<View>)> {
             machine: machine.clone(),
             iteration: None,
             host: None,
+            sources: None,
         })
         .collect();
     Ok((title.to_string(), views))

@@ -1,7 +1,7 @@
 //! One view: some work on one machine, with its rows. A sweep or several GPUs give several views.
 
 use super::job::{JobArgs, describe};
-use preflop_core::roofline::{By, Machine, Rows, entries_of_iteration};
+use preflop_core::roofline::{By, Machine, Rows, Sources, entries_of_iteration};
 use preflop_core::time::TimeModel;
 use preflop_core::units::Seconds;
 
@@ -17,6 +17,8 @@ pub struct View {
     pub iteration: Option<Seconds>,
     /// Host time.
     pub host: Option<Seconds>,
+    /// Where the work of a recording comes from.
+    pub sources: Option<Sources>,
 }
 
 /// A swept parameter.
@@ -69,16 +71,16 @@ pub fn collect(
     let mut title = String::new();
     let mut views = Vec::new();
     for (label, batch, seq) in points {
-        let job = args.job(model, batch, seq)?;
+        let job = args.run.job(model, batch, seq)?;
         if title.is_empty() {
-            title = describe(&job, args);
+            title = describe(&job, &args.run);
             if let Some(s) = sweep {
                 title = format!(
                     "{} over {}, {}, {}",
                     job.graph.name,
                     s.key,
-                    args.precision.name(),
-                    args.mode.name()
+                    args.run.precision.name(),
+                    args.run.mode.name()
                 );
             }
         }
@@ -92,6 +94,7 @@ pub fn collect(
                 machine,
                 iteration: Some(prediction.time),
                 host: Some(prediction.host),
+                sources: None,
             });
         }
     }

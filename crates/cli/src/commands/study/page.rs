@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:1100px;margin:2rem auto;padding:0 1rem;color:#222}\
  table{border-collapse:collapse;font-size:.85rem;display:block;overflow-x:auto}td,th{padding:.2rem .7rem;border-bottom:1px solid #ddd;text-align:right}\
- td:first-child,th:first-child{text-align:left}figure{margin:1.5rem 0;overflow-x:auto}figure svg{max-width:100%;height:auto}\
+ td:first-child,th:first-child,.words td,.words th{text-align:left;vertical-align:top}figure{margin:1.5rem 0;overflow-x:auto}figure svg{max-width:100%;height:auto}\
  .no{color:#a00;font-weight:bold}";
 
 /// What each plot shows.
@@ -63,7 +63,7 @@ pub fn html(study: &Study, charts: &[(&'static str, String)]) -> anyhow::Result<
          measured it; Preflop predicts it here, with one host for all GPUs, and asks the same of today's.</p>\n"
     )?;
     out.push_str(
-        "<h2>Findings</h2>\n<table><tr><th>The poster says</th><th>Predicted</th><th>Figures</th></tr>\n",
+        "<h2>Findings</h2>\n<table class=\"words\"><tr><th>The poster says</th><th>Predicted</th><th>Figures</th></tr>\n",
     );
     for f in &study.findings {
         let verdict = if f.holds { "holds" } else { "<span class=\"no\">does not hold</span>" };
@@ -74,7 +74,7 @@ pub fn html(study: &Study, charts: &[(&'static str, String)]) -> anyhow::Result<
             escaped(&f.figures)
         )?;
     }
-    out.push_str("</table>\n<h2>Models</h2>\n<table><tr><th>Model</th><th>Application</th><th>Data</th><th>Batch</th></tr>\n");
+    out.push_str("</table>\n<h2>Models</h2>\n<table class=\"words\"><tr><th>Model</th><th>Application</th><th>Data</th><th>Batch</th></tr>\n");
     for w in &study.workloads {
         writeln!(
             out,

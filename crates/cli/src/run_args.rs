@@ -1,0 +1,84 @@
+//! How a model is run: the options that every command about a model shares.
+
+use crate::input;
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use preflop_core::model::{Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, lower};
+
+/// Sizes, formats, mode and optimizer of one iteration.
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// Samples of one iteration [default: as the model has it]
+    #[arg(long, value_name = "N", value_parser = input::batch, allow_hyphen_values = true)]
+    pub batch: Option<u64>,
+
+    /// Tokens of one sample, for language models [default: as the model has it]
+    #[arg(long, value_name = "N", value_parser = input::seq, allow_hyphen_values = true)]
+    pub seq: Option<u64>,
+
+    /// Number formats; `amp` is bf16 autocast over fp32 weights, `fp32` is without TF32
+    #[arg(long, value_name = "FORMAT", default_value = "fp32", value_parser = precision())]
+    pub precision: Precision,
+
+    /// Training (forward, backward, optimizer step) or inference
+    #[arg(long, value_name = "MODE", default_value = "train", value_parser = mode())]
+    pub mode: Mode,
+
+    /// Optimizer of a training step [default: as the model is usually trained]
+    #[arg(long, value_name = "NAME", value_parser = optimizer())]
+    pub optimizer: Option<OptimizerChoice>,
+}
+
+/// A parser of one of these names, which help and completions list.
+fn choice<T: Copy + Send + Sync + 'static>(
+    known: Vec<(PossibleValue, T)>,
+) -> impl TypedValueParser<Value = T> {
+    let names = PossibleValuesParser::new(known.iter().map(|(name, _)| name.clone()));
+    names.try_map(move |text: String| {
+        let found = known.iter().find(|(name, _)| name.get_name() == text).map(|(_, value)| *value);
+        found.ok_or_else(|| format!("`{text}` is not known"))
+    })
+}
+
+/// For `--precision`.
+pub fn precision() -> impl TypedValueParser<Value = Precision> {
+    choice(Precision::ALL.map(|p| (PossibleValue::new(p.name()), p)).to_vec())
+}
+
+/// For `--mode`.
+pub fn mode() -> impl TypedValueParser<Value = Mode> {
+    choice([Mode::Train, Mode::Infer].map(|m| (PossibleValue::new(m.name()), m)).to_vec())
+}
+
+/// For `--optimizer`.
+pub fn optimizer() -> impl TypedValueParser<Value = OptimizerChoice> {
+    choice(vec![
+        (PossibleValue::new("sgd").help("SGD with momentum"), OptimizerChoice::Sgd),
+        (PossibleValue::new("adam").help("Adam, one tensor at a time"), OptimizerChoice::Adam),
+        (PossibleValue::new("adamw").help("Fused AdamW"), OptimizerChoice::Adamw),
+        (PossibleValue::new("none").help("Gradients only"), OptimizerChoice::None),
+    ])
+}
+
+/// A model made ready: its graph and the operators of an iteration.
+#[derive(Debug)]
+pub struct Job {
+    /// The model.
+    pub graph: Graph,
+    /// What one iteration runs.
+    pub iteration: Iteration,
+}
+
+impl RunArgs {
+    /// How the model is lowered.
+    pub fn options(&self) -> LowerOptions {
+        LowerOptions { mode: self.mode, precision: self.precision, optimizer: self.optimizer }
+    }
+
+    /// The model, with another batch or sequence length where a sweep says so.
+    pub fn job(&self, model: &str, batch: Option<u64>, seq: Option<u64>) -> anyhow::Result<Job> {
+        let graph = input::model(model, batch.or(self.batch), seq.or(self.seq))?;
+        let iteration = lower(&graph, &self.options())?;
+        Ok(Job { graph, iteration })
+    }
+}
