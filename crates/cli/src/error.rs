@@ -1,7 +1,6 @@
 //! How a command ends: done, some rows failed, bad input. Printed once, here.
 
 use std::io;
-use std::process::ExitCode;
 
 /// Bad input, with what to do about it.
 #[derive(Debug)]
@@ -51,54 +50,82 @@ impl std::fmt::Display for RowsFailed {
 
 impl std::error::Error for RowsFailed {}
 
+/// Why a command failed, as the program says it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// One line: what, where.
+    pub message: String,
+    /// What to do next.
+    pub hint: Option<String>,
+    /// Exit status: 1 where some rows failed, 2 for bad input.
+    pub status: u8,
+}
+
+impl Failure {
+    /// Messages are kept to one line, and are built from `{:#}` so that `RUST_BACKTRACE` adds nothing.
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        let message = one_line(&format!("{error:#}"));
+        if let Some(rows) = error.downcast_ref::<RowsFailed>() {
+            let hint = Some(format!("the first is {}", one_line(&rows.first)));
+            return Self { message, hint, status: 1 };
+        }
+        let hint = error.downcast_ref::<InputError>().and_then(|e| e.hint.as_deref()).map(one_line);
+        Self { message, hint, status: 2 }
+    }
+
+    /// What the argument parser said, on one line.
+    pub(crate) fn usage(error: &clap::Error) -> Self {
+        let text = error.render().to_string();
+        let end = text.find("\n\nUsage:").or(text.find("\n\nFor more")).unwrap_or(text.len());
+        let (tips, said): (Vec<&str>, Vec<&str>) =
+            text[..end].lines().partition(|line| line.trim_start().starts_with("tip: "));
+        let message = one_line(&said.join(" "));
+        let message = message.strip_prefix("error: ").unwrap_or(&message).to_owned();
+        let tips: Vec<&str> = tips.iter().map(|tip| tip.trim_start().trim_start_matches("tip: ")).collect();
+        let hint = (!tips.is_empty()).then(|| tips.join("; "));
+        Self { message, hint, status: 2 }
+    }
+
+    /// Prints it and gives the exit status.
+    #[allow(clippy::print_stderr)]
+    fn print(&self) -> u8 {
+        eprintln!("error: {}", self.message);
+        if let Some(hint) = &self.hint {
+            eprintln!("hint: {hint}");
+        }
+        self.status
+    }
+}
+
 /// Prints the error, if there is one to print, and gives the exit status.
 ///
-/// A reader that closed our output has seen enough: that ends quietly. Messages are kept to one line, and are
-/// built from `{:#}` so that `RUST_BACKTRACE` adds nothing.
-#[allow(clippy::print_stderr)]
-pub fn finish(result: anyhow::Result<()>) -> ExitCode {
-    let Err(error) = result else { return ExitCode::SUCCESS };
+/// A reader that closed our output has seen enough: that ends quietly.
+pub fn finish(result: anyhow::Result<()>) -> u8 {
+    let Err(error) = result else { return 0 };
     if error
         .chain()
         .filter_map(|e| e.downcast_ref::<io::Error>())
         .any(|e| e.kind() == io::ErrorKind::BrokenPipe)
     {
-        return ExitCode::SUCCESS;
+        return 0;
     }
-    eprintln!("error: {}", one_line(&format!("{error:#}")));
-    if let Some(rows) = error.downcast_ref::<RowsFailed>() {
-        eprintln!("hint: the first is {}", one_line(&rows.first));
-        return ExitCode::from(1);
-    }
-    if let Some(hint) = error.downcast_ref::<InputError>().and_then(|e| e.hint.as_ref()) {
-        eprintln!("hint: {}", one_line(hint));
-    }
-    ExitCode::from(2)
+    Failure::of(&error).print()
 }
 
-/// Prints what the argument parser said: help and version as they are, anything else as one `error:` line
-/// with its tips as `hint:` lines.
-#[allow(clippy::print_stderr)]
-pub fn usage(error: &clap::Error) -> ExitCode {
+/// Prints what the argument parser said: help and version as they are, anything else as a failure.
+pub fn usage(error: &clap::Error) -> u8 {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     if matches!(error.kind(), DisplayHelp | DisplayVersion) {
         // Help that nobody reads any more is no failure.
         let _ = error.print();
-        return ExitCode::SUCCESS;
+        return 0;
     }
     if error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
-        return ExitCode::from(2);
+        return 2;
     }
-    let text = error.render().to_string();
-    let end = text.find("\n\nUsage:").or(text.find("\n\nFor more")).unwrap_or(text.len());
-    let (tips, said): (Vec<&str>, Vec<&str>) =
-        text[..end].lines().partition(|line| line.trim_start().starts_with("tip: "));
-    eprintln!("{}", one_line(&said.join(" ")));
-    for tip in tips {
-        eprintln!("hint: {}", tip.trim_start().trim_start_matches("tip: "));
-    }
-    ExitCode::from(2)
+    Failure::usage(error).print()
 }
 
 /// White space of any kind becomes one blank, and control characters (an input may hold terminal escapes)

@@ -1,5 +1,6 @@
 //! How answers look: tables that fit the terminal, three significant digits with a unit, colour only there.
 
+use crate::sink::Sink;
 use anyhow::Context as _;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table};
 use preflop_core::units::{Bytes, Flops, Seconds};
@@ -114,14 +115,14 @@ impl Align {
 }
 
 /// Buffered standard output.
-pub fn stdout() -> BufWriter<io::StdoutLock<'static>> {
-    BufWriter::with_capacity(1 << 16, io::stdout().lock())
+pub fn stdout() -> BufWriter<Sink> {
+    BufWriter::with_capacity(1 << 16, Sink::current())
 }
 
 /// Prints a value as JSON, indented for people on a terminal and on one line for programs.
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     let mut out = stdout();
-    if io::stdout().is_terminal() {
+    if matches!(out.get_ref(), Sink::Stdout(terminal) if terminal.is_terminal()) {
         serde_json::to_writer_pretty(&mut out, value)
     } else {
         serde_json::to_writer(&mut out, value)

@@ -18,6 +18,6 @@ pub fn run(args: &CompletionsArgs, command: &mut clap::Command) -> anyhow::Resul
     // The generator panics when it cannot write, so it writes to memory.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, "preflop", &mut script);
-    std::io::stdout().write_all(&script)?;
+    crate::output::stdout().write_all(&script)?;
     Ok(())
 }

@@ -1,0 +1,105 @@
+//! The command line: translates files and arguments into calls of the core, and its answers into tables or JSON.
+//!
+//! [`run`] is the whole program; [`call`] is the same program as a function that returns what it would print.
+
+mod commands;
+mod error;
+mod input;
+mod output;
+mod price_args;
+mod report;
+mod rows;
+mod run_args;
+mod shape;
+mod sink;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use output::{ColorChoice, Output};
+use std::ffi::OsString;
+
+pub use error::Failure;
+
+/// Know before you FLOP: how long a deep-learning job takes on a GPU, why, and how much memory it needs.
+#[derive(Debug, Parser)]
+#[command(name = "preflop", version, max_term_width = 100, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Print JSON for scripts instead of a table
+    #[arg(long, global = true)]
+    json: bool,
+
+    /// Colour the output; `NO_COLOR` turns it off too
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Predict(commands::predict::PredictArgs),
+    Ops(commands::ops::OpsArgs),
+    Gpus(commands::gpus::GpusArgs),
+    Models(commands::models::ModelsArgs),
+    Delta(commands::delta::DeltaArgs),
+    Explore(commands::explore::ExploreArgs),
+    Sensitivity(commands::sensitivity::SensitivityArgs),
+    Validate(commands::validate::ValidateArgs),
+    Transfer(commands::transfer::TransferArgs),
+    Explain(commands::explain::ExplainArgs),
+    Diff(commands::diff::DiffArgs),
+    Redact(commands::redact::RedactArgs),
+    Compare(commands::compare::CompareArgs),
+    Prices(commands::prices::PricesArgs),
+    Study(commands::study::StudyArgs),
+    Roofline(commands::roofline::RooflineArgs),
+    Report(commands::report::ReportArgs),
+    Completions(commands::completions::CompletionsArgs),
+}
+
+fn execute(cli: Cli) -> anyhow::Result<()> {
+    let output = Output::new(cli.json, cli.color);
+    match cli.command {
+        Command::Predict(args) => commands::predict::run(&args, &output),
+        Command::Ops(args) => commands::ops::run(&args, &output),
+        Command::Gpus(args) => commands::gpus::run(args, &output),
+        Command::Models(args) => commands::models::run(args, &output),
+        Command::Delta(args) => commands::delta::run(&args, &output),
+        Command::Explore(args) => commands::explore::run(&args, &output),
+        Command::Sensitivity(args) => commands::sensitivity::run(&args, &output),
+        Command::Validate(args) => commands::validate::run(&args, &output),
+        Command::Transfer(args) => commands::transfer::run(&args, &output),
+        Command::Explain(args) => commands::explain::run(&args, &output),
+        Command::Diff(args) => commands::diff::run(&args, &output),
+        Command::Redact(args) => commands::redact::run(&args, &output),
+        Command::Compare(args) => commands::compare::run(&args, &output),
+        Command::Prices(args) => commands::prices::run(&args, &output),
+        Command::Study(args) => commands::study::run(&args, &output),
+        Command::Roofline(args) => commands::roofline::run(&args, &output),
+        Command::Report(args) => commands::report::run(&args, &output),
+        Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
+    }
+}
+
+/// Runs the program with `args` (the first is its own name) and gives its exit status.
+pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+    match Cli::try_parse_from(args) {
+        Ok(cli) => error::finish(execute(cli)),
+        Err(error) => error::usage(&error),
+    }
+}
+
+/// Runs a command as a function: what it would print on standard output, or why it failed.
+///
+/// `args` are those after the program's name, such as `["gpus", "--json"]`.
+pub fn call(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<String, Failure> {
+    let args = std::iter::once(OsString::from("preflop")).chain(args.into_iter().map(Into::into));
+    let cli = Cli::try_parse_from(args).map_err(|error| Failure::usage(&error))?;
+    let (result, bytes) = sink::collect(|| execute(cli));
+    result.map_err(|error| Failure::of(&error))?;
+    String::from_utf8(bytes).map_err(|_| Failure {
+        message: "the answer is not text".to_owned(),
+        hint: None,
+        status: 2,
+    })
+}
