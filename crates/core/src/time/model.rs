@@ -1,5 +1,9 @@
 //! The time model: closed form by kernel class, times a learned and bounded correction, with its interval.
 
+mod form;
+
+pub use form::KernelForm;
+
 use super::choice::{Choosers, Guess};
 use super::conv_table::{ConvContext, ConvForms};
 use super::fitted::{Fitted, LogInterval, TileKey};
