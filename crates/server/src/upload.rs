@@ -31,6 +31,7 @@ pub async fn profile(
     }
     let most = app.limits.upload_bytes;
     if declared(request.headers()).is_some_and(|n| n > most) {
+        drop_rest(request.into_body().into_data_stream());
         return too_large(most);
     }
     let Some(turn) = app.uploads.enter().await else {
@@ -84,6 +85,17 @@ fn too_large(most: u64) -> Response<Body> {
     reply::problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message, Some(hint))
 }
 
+/// Reads what is left of a refused body and drops it, for a while: a connection that closes on a client which still
+/// sends is reset, and the client never sees why.
+fn drop_rest(mut body: BodyDataStream) {
+    const PAUSE: Duration = Duration::from_secs(2);
+    const IN_ALL: Duration = Duration::from_secs(30);
+    tokio::spawn(async move {
+        let last = Instant::now() + IN_ALL;
+        while let Ok(Some(Ok(_))) = timeout_at(last.min(Instant::now() + PAUSE), body.next()).await {}
+    });
+}
+
 fn disk_problem() -> Response<Body> {
     let message = "the server cannot write its temporary file";
     reply::problem(StatusCode::INSUFFICIENT_STORAGE, "storage", message, None)
@@ -122,6 +134,7 @@ async fn receive(app: &App, mut body: BodyDataStream, path: &Path) -> Result<(),
         };
         received += chunk.len() as u64;
         if received > most {
+            drop_rest(body);
             return Err(too_large(most));
         }
         file.write_all(&chunk).await.map_err(|_| disk_problem())?;
