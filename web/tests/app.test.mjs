@@ -189,7 +189,7 @@ test("a trace is explained, and carried to other GPUs", async () => {
 });
 
 test("a link restores its view", async () => {
-  const predict = await visit(chromium, at("/predict?model=gpt2&gpu=a100-sxm-80gb&batch=4&seq=512&precision=bf16&mode=infer&layer=h.0.mlp.c_fc&sort=2&up=1"));
+  const predict = await visit(chromium, at("/predict?model=gpt2&gpu=a100-sxm-80gb&batch=4&seq=512&precision=bf16&mode=infer&layer=transformer.h.0.mlp.c_fc&sort=2&up=1"));
   assert.match(await predict.tab.textContent("#result"), /gpt2 inference, batch 4, sequence 512, bf16 on a100-sxm-80gb/);
   for (const [id, value] of [["model", "gpt2"], ["gpu", "a100-sxm-80gb"], ["batch", "4"], ["seq", "512"], ["precision", "bf16"], ["mode", "infer"]]) assert.equal(await predict.tab.inputValue(`#${id}`), value);
   await predict.tab.waitForSelector("#kernels-table");

@@ -70,7 +70,7 @@ export function designChart(designs: DesignAnswer[], width: number): Chart {
   const keys = Object.keys(BOTTLENECK_COLORS);
   return Plot.plot({
     width, height: Math.min(340, Math.max(260, width * 0.36)), marginLeft: 46, marginRight: 8, marginTop: 24, marginBottom: 40, style: style(width),
-    x: { domain: names, label: null, tickSize: 0, padding: 0.25 },
+    x: { domain: names, label: width < 640 ? "option" : null, tickSize: 0, padding: 0.25, tickFormat: (name: string) => (width < 640 ? name.replace("option ", "") : name) },
     y: { label: "speed-up", labelArrow: "none", grid: true, tickFormat: (v: number) => `${digits(v)}x`, ticks: 5 },
     color: { type: "identity" },
     ariaLabel: "Speed-up of each design, split by bottleneck", ariaDescription: "The table below has the same figures.",
@@ -87,8 +87,8 @@ export function designChart(designs: DesignAnswer[], width: number): Chart {
 export function transferChart(targets: Target[], measured: { gpu: string; ms: number }, width: number): Chart {
   const rows = [...targets].sort((a, b) => a.iteration_ms - b.iteration_ms);
   return Plot.plot({
-    width, height: 56 + 17 * rows.length, marginLeft: Math.min(130, width * 0.34), marginRight: 60, marginTop: 34, marginBottom: 8, style: style(width),
-    x: { type: "log", label: "iteration", labelArrow: "none", axis: "top", ticks: 5, tickFormat: (v: number) => si(v / 1e3, "s"), grid: true },
+    width, height: 68 + 17 * rows.length, marginLeft: Math.min(130, width * 0.34), marginRight: 60, marginTop: 46, marginBottom: 8, style: style(width),
+    x: { type: "log", label: "time of one iteration", labelArrow: "none", labelOffset: 42, axis: "top", ticks: width < 520 ? 3 : 5, tickFormat: (v: number) => si(v / 1e3, "s"), grid: true },
     y: { domain: rows.map((r) => r.gpu), label: null, tickSize: 0 },
     ariaLabel: "The recorded job on other GPUs", ariaDescription: "The table below has the same figures.",
     marks: [
@@ -104,8 +104,8 @@ export function transferChart(targets: Target[], measured: { gpu: string; ms: nu
 export function errorChart(rows: Score[], width: number): Chart {
   const order = [...rows].sort((a, b) => a.mean_percent - b.mean_percent);
   return Plot.plot({
-    width, height: 60 + 26 * order.length, marginLeft: Math.min(120, width * 0.32), marginRight: 70, marginTop: 30, marginBottom: 8, style: style(width),
-    x: { label: "mean error in percent", labelArrow: "none", axis: "top", grid: true, domain: [0, Math.max(...order.map((r) => Math.max(r.mean_percent, r.roofline_mean_percent)))] },
+    width, height: 76 + 26 * order.length, marginLeft: Math.min(120, width * 0.32), marginRight: 70, marginTop: 46, marginBottom: 8, style: style(width),
+    x: { label: "mean error in percent", labelArrow: "none", labelOffset: 42, axis: "top", ticks: width < 520 ? 4 : 8, grid: true, domain: [0, Math.max(...order.map((r) => Math.max(r.mean_percent, r.roofline_mean_percent)))] },
     y: { domain: order.map((r) => r.family), label: null, tickSize: 0 },
     ariaLabel: "Mean error of predictions and of a plain roofline", ariaDescription: "The table below has the same figures.",
     marks: [
