@@ -32,7 +32,9 @@ fn described(kind: Kind) -> (Option<&'static str>, &'static str) {
     match kind {
         Kind::Predict => (Some("Predict"), "Time, interval, memory and operators of one iteration on a GPU"),
         Kind::Layer => (Some("Layer"), "One layer down to its kernels, with tile, waves and traffic"),
-        Kind::Compare => (Some("Compare"), "One run on many GPUs: time, memory, dollars, energy, Pareto front"),
+        Kind::Compare => {
+            (Some("Compare"), "One run on many GPUs: time, memory, dollars, energy, Pareto front")
+        }
         Kind::Roofline => (Some("Roofline"), "Bounds of every operator: the data of Roofline charts"),
         Kind::Explore => (Some("Explore"), "What changed designs of a GPU do to a network (DeLTA model)"),
         Kind::Delta => (Some("Delta"), "Traffic, time and bottleneck of convolution layers (DeLTA model)"),
@@ -106,9 +108,7 @@ pub fn document() -> Value {
                 "example": { "ask": "predict", "model": "resnet50", "gpu": "h200" } } } },
             "responses": responses(&["200", "401", "408", "413", "415", "429"]) } }),
     );
-    let parameter = |name: &str, text: &str| {
-        json!({ "name": name, "in": "query", "required": false, "description": text, "schema": { "type": "string" } })
-    };
+    let parameter = |name: &str, text: &str| json!({ "name": name, "in": "query", "required": false, "description": text, "schema": { "type": "string" } });
     paths.insert(
         "/api/v1/profile".to_string(),
         json!({ "post": { "operationId": "profile",

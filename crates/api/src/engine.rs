@@ -116,9 +116,10 @@ impl Engine {
         let parsed: Result<Map<String, Value>, _> = serde_json::from_str(question);
         let answer = parsed.map_err(ApiError::from).and_then(|mut fields| {
             let name = fields.remove("ask");
-            let name = name.as_ref().and_then(Value::as_str).ok_or_else(|| ApiError::Malformed {
-                detail: "`ask` must name the question".to_string(),
-            })?;
+            let name = name
+                .as_ref()
+                .and_then(Value::as_str)
+                .ok_or_else(|| ApiError::Malformed { detail: "`ask` must name the question".to_string() })?;
             self.answer(Kind::from_name(name)?, fields)
         });
         answer.unwrap_or_else(|error| error.json())

@@ -98,7 +98,8 @@ fn design(asked: &DesignQuestion) -> Result<Design, ApiError> {
         let allowed = if key == "tile" { TILE_EDGES.contains(value) } else { (least..=most).contains(value) };
         let known = KEYS.contains(&key.as_str());
         if known && !allowed {
-            let range = if key == "tile" { "128 or 256".to_string() } else { format!("from {least} to {most}") };
+            let range =
+                if key == "tile" { "128 or 256".to_string() } else { format!("from {least} to {most}") };
             return Err(ApiError::invalid(format!("`{key}` is {value}; it must be {range}")));
         }
         scales = scales.with(key, *value).ok_or_else(|| {

@@ -33,8 +33,7 @@ pub struct Memory {
 impl Memory {
     /// The run, lowered now or before.
     pub fn job(&self, run: &Run) -> Result<Arc<Job>, ApiError> {
-        let key: Key =
-            (run.model.to_lowercase(), run.batch, run.seq, run.precision, run.mode, run.optimizer);
+        let key: Key = (run.model.to_lowercase(), run.batch, run.seq, run.precision, run.mode, run.optimizer);
         {
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(place) = recent.iter().position(|(k, _)| *k == key)

@@ -126,7 +126,12 @@ pub fn steps<'a>(
 
 impl<'a> Answer<'a> {
     /// Puts the question, the operators and the prediction together.
-    pub fn new(question: &'a Question, gpu: &'a Gpu, iteration: &'a Iteration, p: &'a IterationPrediction) -> Self {
+    pub fn new(
+        question: &'a Question,
+        gpu: &'a Gpu,
+        iteration: &'a Iteration,
+        p: &'a IterationPrediction,
+    ) -> Self {
         let (steps, busy) = steps(iteration, p);
         let m = iteration.memory;
         Self {

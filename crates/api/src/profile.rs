@@ -61,8 +61,9 @@ impl Engine {
         let explanation = explain(&analysis, &self.model, gpu.as_ref());
         let carried =
             gpu.as_ref().map(|gpu| transfer(&analysis, &self.model, gpu, &targets, &Options::default()));
-        let transfer_problem =
-            carried.is_none().then(|| "the recording does not say which GPU it was made on; name it".to_string());
+        let transfer_problem = carried
+            .is_none()
+            .then(|| "the recording does not say which GPU it was made on; name it".to_string());
         text(&Answer { explanation: Some(explanation), untimed: None, transfer: carried, transfer_problem })
     }
 }

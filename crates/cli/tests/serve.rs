@@ -29,7 +29,8 @@ fn serve(args: &[&str]) -> Served {
         }
     };
     let url = answer["url"].as_str().unwrap().to_string();
-    let address = url.trim_start_matches("http://").split('/').next().unwrap().replace("0.0.0.0", "127.0.0.1");
+    let address =
+        url.trim_start_matches("http://").split('/').next().unwrap().replace("0.0.0.0", "127.0.0.1");
     Served { child, url, address }
 }
 
@@ -42,7 +43,12 @@ impl Served {
     }
 
     fn get(&self, path: &str) -> String {
-        text(self.request(&format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)))
+        text(
+            self.request(&format!(
+                "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+                self.address
+            )),
+        )
     }
 
     /// The most memory that the process ever had, in MiB.
@@ -103,8 +109,10 @@ fn others_need_a_word_and_a_token() {
 fn a_taken_port_is_said() {
     let served = serve(&[]);
     let port = served.address.split(':').nth(1).unwrap();
-    let second =
-        Command::new(env!("CARGO_BIN_EXE_preflop")).args(["serve", "--port", port, "--no-open"]).output().unwrap();
+    let second = Command::new(env!("CARGO_BIN_EXE_preflop"))
+        .args(["serve", "--port", port, "--no-open"])
+        .output()
+        .unwrap();
     assert_eq!(second.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&second.stderr).contains("--port 0"));
 }
@@ -119,8 +127,9 @@ fn a_gigabyte_does_not_fill_the_memory() {
     let served = serve(&["--max-upload-mib", "64"]);
     let host = format!("Host: {}\r\nConnection: close\r\n", served.address);
     let start = Instant::now();
-    let declared =
-        text(served.request(&format!("POST /api/v1/profile HTTP/1.1\r\n{host}Content-Length: {GIB}\r\n\r\n")));
+    let declared = text(
+        served.request(&format!("POST /api/v1/profile HTTP/1.1\r\n{host}Content-Length: {GIB}\r\n\r\n")),
+    );
     assert!(declared.starts_with("HTTP/1.1 413") && declared.contains("64 MiB"), "{declared}");
     assert!(start.elapsed() < Duration::from_secs(5));
     let mut chunked =

@@ -1,5 +1,6 @@
 //! The page's files, built from web/ by `npm run build` and embedded.
 
+use crate::config::hexadecimal;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use rust_embed::RustEmbed;
@@ -16,7 +17,7 @@ pub const PAGES: [&str; 8] =
 pub fn file(path: &str, headers: &HeaderMap) -> Option<Response<Body>> {
     let name = if PAGES.contains(&path) { "index.html" } else { path.strip_prefix('/')? };
     let file = Files::get(name)?;
-    let hash: String = file.metadata.sha256_hash().iter().take(16).map(|b| format!("{b:02x}")).collect();
+    let hash = hexadecimal(&file.metadata.sha256_hash()[..16]);
     let tag = HeaderValue::from_str(&format!("\"{hash}\"")).ok()?;
     let known = headers.get(header::IF_NONE_MATCH) == Some(&tag);
     let mut response = Response::new(if known { Body::empty() } else { Body::from(file.data) });

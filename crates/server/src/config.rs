@@ -120,7 +120,14 @@ const TOKEN_BYTES: usize = 24;
 pub fn random_token() -> Result<String, ServeError> {
     let mut bytes = [0u8; TOKEN_BYTES];
     getrandom::fill(&mut bytes).map_err(|e| ServeError::Random { detail: e.to_string() })?;
-    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+    Ok(hexadecimal(&bytes))
+}
+
+/// Two digits for each byte.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    bytes.iter().flat_map(|b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]).collect()
 }
 
 impl Config {

@@ -105,8 +105,12 @@ fn from_query(uri: &Uri) -> Option<String> {
 
 /// Stores the token in a cookie that scripts cannot read, and takes it out of the address.
 fn welcome(uri: &Uri, token: &str) -> Response<Body> {
-    let rest: Vec<&str> =
-        uri.query().unwrap_or_default().split('&').filter(|p| !p.is_empty() && !p.starts_with("token=")).collect();
+    let rest: Vec<&str> = uri
+        .query()
+        .unwrap_or_default()
+        .split('&')
+        .filter(|p| !p.is_empty() && !p.starts_with("token="))
+        .collect();
     // The path begins with one slash: `//name` would be an address elsewhere.
     let path = format!("/{}", uri.path().trim_start_matches('/'));
     let target = if rest.is_empty() { path } else { format!("{path}?{}", rest.join("&")) };

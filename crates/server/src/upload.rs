@@ -69,7 +69,8 @@ fn explained(app: &App, path: &Path, options: &ProfileOptions) -> Response<Body>
             return reply::problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &error.to_string(), None);
         }
         Err(error) => {
-            let hint = Some("send the file as it is: PyTorch profiler JSON, Nsight SQLite or CSV, .gz or .zst");
+            let hint =
+                Some("send the file as it is: PyTorch profiler JSON, Nsight SQLite or CSV, .gz or .zst");
             return reply::problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid", &error.to_string(), hint);
         }
     };
@@ -81,7 +82,8 @@ fn explained(app: &App, path: &Path, options: &ProfileOptions) -> Response<Body>
 
 fn too_large(most: u64) -> Response<Body> {
     let message = format!("a recording may have at most {} MiB", most >> 20);
-    let hint = "pack it (.gz, .zst), record fewer steps, or start the server with a larger `--max-upload-mib`";
+    let hint =
+        "pack it (.gz, .zst), record fewer steps, or start the server with a larger `--max-upload-mib`";
     reply::problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message, Some(hint))
 }
 

@@ -14,17 +14,42 @@ fn answers_have_the_names_that_scripts_rely_on() {
     let server = Running::start();
     let p = server.ask("predict", &json!({ "model": "resnet50", "gpu": "h200" })).json();
     for key in [
-        "model", "gpu", "batch", "seq", "precision", "mode", "iteration_ms", "low_ms", "high_ms", "gpu_busy_ms",
-        "host_ms", "memory_mib", "fits", "samples_per_s", "flops", "dram_bytes", "bound", "unmodelled", "ops",
+        "model",
+        "gpu",
+        "batch",
+        "seq",
+        "precision",
+        "mode",
+        "iteration_ms",
+        "low_ms",
+        "high_ms",
+        "gpu_busy_ms",
+        "host_ms",
+        "memory_mib",
+        "fits",
+        "samples_per_s",
+        "flops",
+        "dram_bytes",
+        "bound",
+        "unmodelled",
+        "ops",
     ] {
         assert!(p.get(key).is_some(), "{key}");
     }
     assert!(p["low_ms"].as_f64() < p["iteration_ms"].as_f64());
-    let rows = server.ask("compare", &json!({ "model": "resnet50", "rank": "cost", "pricing": "cheapest" })).json();
+    let rows =
+        server.ask("compare", &json!({ "model": "resnet50", "rank": "cost", "pricing": "cheapest" })).json();
     assert_eq!(rows.as_array().unwrap().len(), 41);
     for key in [
-        "gpu", "iteration_ms", "samples_per_s", "memory_mib", "fits", "usd_per_hour", "price_date",
-        "usd_per_million_samples", "joules_per_sample",
+        "gpu",
+        "iteration_ms",
+        "samples_per_s",
+        "memory_mib",
+        "fits",
+        "usd_per_hour",
+        "price_date",
+        "usd_per_million_samples",
+        "joules_per_sample",
     ] {
         assert!(rows[0].get(key).is_some(), "{key}");
     }
@@ -62,7 +87,8 @@ fn a_layer_goes_down_to_tiles_waves_and_traffic() {
         assert!(o["kernel"]["tile"].is_array() && o["kernel"]["waves"].as_f64().unwrap() > 0.0, "{o}");
         assert!(o["l2_bytes"].as_f64().unwrap() >= o["dram_bytes"].as_f64().unwrap() * 0.1, "{o}");
     }
-    let error = server.ask("layer", &json!({ "model": "resnet50", "gpu": "h200", "name": "nope" })).error(422);
+    let error =
+        server.ask("layer", &json!({ "model": "resnet50", "gpu": "h200", "name": "nope" })).error(422);
     assert!(error.contains("no layer `nope`"), "{error}");
     server.stop();
 }
@@ -71,7 +97,9 @@ fn a_layer_goes_down_to_tiles_waves_and_traffic() {
 fn bad_questions_get_clear_refusals() {
     let server = Running::start();
     let post = |body: &str| server.post("/api/v1/predict", "application/json", body.as_bytes());
-    for malformed in ["", "{", "[1,2", "null", "\"x\"", "{\"model\":}", "\u{0}", "{\"model\":1,\"gpu\":\"h200\"}"] {
+    for malformed in
+        ["", "{", "[1,2", "null", "\"x\"", "{\"model\":}", "\u{0}", "{\"model\":1,\"gpu\":\"h200\"}"]
+    {
         post(malformed).error(400);
     }
     let deep = "[".repeat(100_000);
@@ -96,8 +124,11 @@ fn bad_questions_get_clear_refusals() {
     ] {
         server.ask("predict", &body).error(400);
     }
-    let scales = |s: Value| json!({ "network": "resnet152", "base": "titan-xp", "designs": [{ "scales": s }] });
-    for bad in [json!({ "sms": 2 }), json!({ "sm_count": 0 }), json!({ "dram_bw": 1e9 }), json!({ "tile": 77 })] {
+    let scales =
+        |s: Value| json!({ "network": "resnet152", "base": "titan-xp", "designs": [{ "scales": s }] });
+    for bad in
+        [json!({ "sms": 2 }), json!({ "sm_count": 0 }), json!({ "dram_bw": 1e9 }), json!({ "tile": 77 })]
+    {
         server.ask("explore", &scales(bad)).error(422);
     }
     let many: Vec<Value> = (0..5000).map(|_| json!({})).collect();
@@ -107,7 +138,9 @@ fn bad_questions_get_clear_refusals() {
     server.ask("compare", &json!({ "model": "gpt2", "gpus": [] })).error(422);
     server.ask("nothing", &json!({})).error(404);
     server.get("/api/v1/predict").error(405);
-    server.raw(format!("DELETE /api/v1/gpus HTTP/1.1\r\nHost: {}\r\n\r\n", server.address).as_bytes()).error(405);
+    server
+        .raw(format!("DELETE /api/v1/gpus HTTP/1.1\r\nHost: {}\r\n\r\n", server.address).as_bytes())
+        .error(405);
     server.post("/api/v1/predict", "text/plain", b"{}").error(415);
     server.stop();
 }
@@ -139,7 +172,8 @@ fn no_path_leads_out() {
         "/C:\\Windows\\win.ini",
     ] {
         let reply = server.raw(
-            format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address).as_bytes(),
+            format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address)
+                .as_bytes(),
         );
         assert!(matches!(reply.status, 400 | 404), "{path}: {}", reply.status);
         assert!(!String::from_utf8_lossy(&reply.body).contains("root:"), "{path}");
@@ -150,7 +184,9 @@ fn no_path_leads_out() {
 #[test]
 fn pages_are_served_with_strict_headers() {
     let server = Running::start();
-    for page in ["/", "/predict", "/compare?model=gpt2", "/roofline", "/explore", "/profile", "/accuracy", "/api"] {
+    for page in
+        ["/", "/predict", "/compare?model=gpt2", "/roofline", "/explore", "/profile", "/accuracy", "/api"]
+    {
         let reply = server.get(page);
         assert_eq!(reply.status, 200, "{page}");
         assert!(reply.header("content-type").unwrap().starts_with("text/html"), "{page}");
@@ -193,9 +229,12 @@ fn a_token_must_be_shown() {
         stream.write_all(text.as_bytes()).unwrap();
         Reply::read(&stream)
     };
-    for wrong in ["", "Authorization: Bearer correct-horse-batter\r\n", "Authorization: Bearer x\r\n",
-        "Cookie: preflop_token=correct-horse-batterx\r\n"]
-    {
+    for wrong in [
+        "",
+        "Authorization: Bearer correct-horse-batter\r\n",
+        "Authorization: Bearer x\r\n",
+        "Cookie: preflop_token=correct-horse-batterx\r\n",
+    ] {
         with("/api/v1/version", wrong).unwrap().error(401);
         with("/", wrong).unwrap().error(401);
     }
@@ -295,7 +334,9 @@ fn who_comes_when_all_places_are_taken_is_told_so() {
         let threads: Vec<_> = (0..60)
             .map(|i| {
                 let server = &server;
-                scope.spawn(move || server.ask("compare", &json!({ "model": "resnet152", "batch": 1 + i })).status)
+                scope.spawn(move || {
+                    server.ask("compare", &json!({ "model": "resnet152", "batch": 1 + i })).status
+                })
             })
             .collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()

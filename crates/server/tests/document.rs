@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 /// A schema without references; parts of `allOf` are put together.
 fn resolved(document: &Value, schema: &Value) -> Value {
     if let Some(path) = schema["$ref"].as_str() {
-        let target = document.pointer(path.trim_start_matches('#')).unwrap_or_else(|| panic!("{path} is missing"));
+        let target =
+            document.pointer(path.trim_start_matches('#')).unwrap_or_else(|| panic!("{path} is missing"));
         return resolved(document, target);
     }
     if let Some(parts) = schema["allOf"].as_array() {
@@ -125,7 +126,13 @@ fn what_the_document_allows_is_answered() {
                     }
                     // A name that is not there, a sequence for a model without one, a budget without a run.
                     422 => prop_assert!(!reply.json()["error"]["message"].as_str().unwrap().is_empty()),
-                    other => prop_assert!(false, "{path} {body}: {other} {}", String::from_utf8_lossy(&reply.body)),
+                    other => {
+                        prop_assert!(
+                            false,
+                            "{path} {body}: {other} {}",
+                            String::from_utf8_lossy(&reply.body)
+                        );
+                    }
                 }
                 Ok(())
             })
@@ -189,7 +196,10 @@ fn what_the_document_does_not_allow_is_refused() {
                 let reply = server.post(&path, "application/json", body.to_string().as_bytes());
                 prop_assert!(matches!(reply.status, 400 | 422), "{path} {harm:?} {body}: {}", reply.status);
                 let message = reply.json()["error"]["message"].as_str().unwrap().to_string();
-                prop_assert!(!message.is_empty() && message.len() < 2500 && !message.contains('\n'), "{message}");
+                prop_assert!(
+                    !message.is_empty() && message.len() < 2500 && !message.contains('\n'),
+                    "{message}"
+                );
                 Ok(())
             })
             .unwrap();

@@ -37,7 +37,9 @@ fn a_trace_is_explained_and_carried_to_other_gpus() {
 #[test]
 fn what_is_no_recording_is_refused() {
     let server = Running::start();
-    for bad in [&b""[..], b"hello", b"{", b"{\"traceEvents\": [", &[0x1f, 0x8b, 1, 2, 3], b"SQLite format 3\0"] {
+    for bad in
+        [&b""[..], b"hello", b"{", b"{\"traceEvents\": [", &[0x1f, 0x8b, 1, 2, 3], b"SQLite format 3\0"]
+    {
         upload(&server, "", bad).error(422);
     }
     upload(&server, "?from=nope", TRACE.as_bytes()).error(422);
@@ -86,7 +88,8 @@ fn a_bomb_is_cut_off_where_it_unpacks_to_too_much() {
 fn an_upload_that_breaks_off_leaves_nothing_behind() {
     let server = Running::start();
     let mut stream = server.connect();
-    let head = format!("POST /api/v1/profile?name=cut-off-test.json HTTP/1.1\r\nHost: {}\r\n", server.address);
+    let head =
+        format!("POST /api/v1/profile?name=cut-off-test.json HTTP/1.1\r\nHost: {}\r\n", server.address);
     stream.write_all(format!("{head}Content-Length: 5000\r\n\r\n{{").as_bytes()).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(200));
     drop(stream);

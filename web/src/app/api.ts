@@ -56,12 +56,16 @@ function attempt(path: string, method: string, example: unknown): HTMLElement {
   return el("div", { class: "try" }, method === "get" ? null : body, send, out);
 }
 
+// The questions of most use first; those not named here follow.
+const FIRST = ["predict", "layer", "compare", "roofline", "explore", "delta", "profile", "gpus", "gpu", "models"];
+const place = (path: string): number => { const i = FIRST.indexOf(path.split("/").at(-1) ?? ""); return i < 0 ? FIRST.length : i; };
+
 export const api: Page = async (root) => {
   const document_ = await (await fetch("/api/v1/openapi.json")).json() as Document;
   const example = `curl -s ${location.origin}/api/v1/predict -H 'Content-Type: application/json' -d '{"model": "resnet50", "gpu": "h200"}'`;
   root.append(el("p", {}, document_.info.description),
     el("p", {}, "Version ", el("code", {}, document_.info.version), ", described by the OpenAPI document ", el("a", { href: "/api/v1/openapi.json" }, "/api/v1/openapi.json"), "."), el("pre", {}, example));
-  for (const [path, operations] of Object.entries(document_.paths)) {
+  for (const [path, operations] of Object.entries(document_.paths).sort(([a], [b]) => place(a) - place(b))) {
     for (const [method, operation] of Object.entries(operations)) {
       const content = operation.requestBody?.content;
       const json = content?.["application/json"];

@@ -47,7 +47,7 @@ export function paretoChart(offers: Offer[], width: number): Chart | null {
     const clear = labelled.every((l) => Math.abs(y(l.usd) - y(o.usd)) > 14 || Math.abs(x(l.hours) - x(o.hours)) > (small ? 62 : 84));
     if (clear && x(o.hours) < width - 90 - (small ? 50 : 70)) labelled.push(o);
   }
-  const color = (o: Offer): string => (o.keeps_limits === false ? "var(--soft)" : o.pareto ? "#d55e00" : "#0072b2");
+  const color = (o: Offer): string => (o.keeps_limits === false ? "var(--soft)" : o.pareto ? "#d55e00" : "var(--accent)");
   return Plot.plot({
     width, height, marginLeft: 62, marginRight: 28, marginTop: 26, marginBottom: 44, style: style(width),
     x: { type: "log", domain: span(priced.map((o) => o.hours)), label: "hours for a million samples", labelAnchor: "center", labelArrow: "none", ticks: 5, tickFormat: (v: number) => digits(v) },
@@ -94,7 +94,7 @@ export function transferChart(targets: Target[], measured: { gpu: string; ms: nu
     marks: [
       Plot.ruleX([measured.ms], { stroke: "#d55e00", strokeDasharray: "5 3" }),
       Plot.ruleY(rows, { y: "gpu", x1: "low_ms", x2: "high_ms", stroke: "var(--accent)", strokeOpacity: 0.45, strokeWidth: 5 }),
-      Plot.dot(rows, { y: "gpu", x: "iteration_ms", r: 4, fill: (r) => (r.gpu === measured.gpu ? "#d55e00" : "#0072b2") }),
+      Plot.dot(rows, { y: "gpu", x: "iteration_ms", r: 4, fill: (r) => (r.gpu === measured.gpu ? "#d55e00" : "var(--accent)") }),
       Plot.text(rows, { y: "gpu", x: "high_ms", text: (r) => time(r.iteration_ms * 1e3), textAnchor: "start", dx: 5, fill: "var(--ink)" }),
     ],
   });

@@ -67,7 +67,11 @@ impl Client {
     fn new(address: &str) -> Outcome<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream: BufReader::with_capacity(1 << 18, stream), address: address.into(), body: Vec::new() })
+        Ok(Self {
+            stream: BufReader::with_capacity(1 << 18, stream),
+            address: address.into(),
+            body: Vec::new(),
+        })
     }
 
     /// Asks and reads the whole answer; the time it took.
@@ -102,7 +106,11 @@ impl Client {
 }
 
 /// Answers a second, and the latencies in order.
-fn load(address: &str, seconds: f64, question: &(impl Fn(usize) -> String + Sync)) -> Outcome<(f64, Vec<f64>)> {
+fn load(
+    address: &str,
+    seconds: f64,
+    question: &(impl Fn(usize) -> String + Sync),
+) -> Outcome<(f64, Vec<f64>)> {
     let next = AtomicUsize::new(0);
     let start = Instant::now();
     let mut times: Vec<f64> = std::thread::scope(|scope| {

@@ -57,7 +57,9 @@ impl Running {
     }
 
     pub fn get(&self, path: &str) -> Reply {
-        self.raw(format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address).as_bytes())
+        self.raw(
+            format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address).as_bytes(),
+        )
     }
 
     pub fn post(&self, path: &str, kind: &str, body: &[u8]) -> Reply {

@@ -77,7 +77,9 @@ fn row(
         usd_per_hour: quote.as_ref().map(|q| q.usd_per_hour),
         price_date: quote.as_ref().map(|q| q.date),
         price_includes_host: quote.as_ref().map(|q| q.host_included),
-        usd_per_million_samples: quote.as_ref().map(|q| usd_per_million_samples(q.usd_per_hour, samples_per_s)),
+        usd_per_million_samples: quote
+            .as_ref()
+            .map(|q| usd_per_million_samples(q.usd_per_hour, samples_per_s)),
         price_source: quote.map(|q| q.source),
         watts: power.watts,
         joules_per_sample: joules.joules,
