@@ -8,17 +8,27 @@ export interface Column<T> {
   /** What is shown. */
   text: (row: T) => string;
   hint?: string;
+  /** Shown instead of the text. */
+  node?: (row: T) => Node;
 }
 
-export function sortable<T>(id: string, rows: T[], columns: Column<T>[], first: number): HTMLElement {
+export interface Sorting<T> {
+  down?: boolean;
+  sorted?: (by: number, down: boolean) => void;
+  /** Class of a row. */
+  mark?: (row: T) => string;
+}
+
+export function sortable<T>(id: string, rows: T[], columns: Column<T>[], first: number, sorting: Sorting<T> = {}): HTMLElement {
   let by = first;
-  let down = true;
+  let down = sorting.down ?? true;
   const body = el("tbody");
   const heads = columns.map((c, i) => {
     const button = el("button", { type: "button", title: c.hint ?? `sort by ${c.title}` }, c.title);
     button.addEventListener("click", () => {
       down = by === i ? !down : typeof c.value(rows[0]) === "number";
       by = i;
+      sorting.sorted?.(by, down);
       fill();
     });
     return el("th", { scope: "col" }, button);
@@ -31,8 +41,8 @@ export function sortable<T>(id: string, rows: T[], columns: Column<T>[], first: 
       return down ? -order : order;
     });
     heads.forEach((h, i) => h.setAttribute("aria-sort", i === by ? (down ? "descending" : "ascending") : "none"));
-    body.replaceChildren(...sorted.map((row) => el("tr", {}, ...columns.map((c) =>
-      el("td", typeof c.value(row) === "number" ? { class: "number" } : {}, c.text(row))))));
+    body.replaceChildren(...sorted.map((row) => el("tr", sorting.mark ? { class: sorting.mark(row) } : {}, ...columns.map((c) =>
+      el("td", typeof c.value(row) === "number" ? { class: "number" } : {}, c.node ? c.node(row) : c.text(row))))));
   };
   if (rows.length > 0) fill();
   return el("div", { class: "scroll" }, el("table", { id }, el("thead", {}, el("tr", {}, ...heads)), body));

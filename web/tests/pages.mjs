@@ -8,7 +8,7 @@ import { chromium } from "playwright-core";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const candidates = [process.env.PREFLOP_BIN, join(root, "target/release/preflop"), join(root, "target/debug/preflop")];
-const binary = candidates.find((path) => path && existsSync(path));
+export const binary = candidates.find((path) => path && existsSync(path));
 if (!binary) throw new Error("no preflop binary: run `cargo build` or set PREFLOP_BIN");
 
 export const folder = process.env.PREFLOP_PAGES ?? mkdtempSync(join(tmpdir(), "preflop-pages-"));

@@ -50,6 +50,9 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
     println!("operator file, read to printed   {rows:12.0} /s    {:.1} x the 100,000 /s wanted", rows / 1e5);
     println!("share of a row that is prediction {:10.0} %", 100.0 * rows / rate);
 
+    let load = root.join("target/release/preflop-load");
+    print!("{}", output_of(&mut program(root, &load, &[&preflop.to_string_lossy()]))?);
+
     if works(&mut program(root, "valgrind", &["--version"])) {
         let (few, many) = (10, 60);
         let size: f64 = output_of(&mut program(root, &library, &["1"]))?.trim().parse()?;

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod bundle;
 mod fuzz;
 mod licences;
 mod purity;

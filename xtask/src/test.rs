@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change is merged.
 
 use crate::run::{cargo, program, step, succeed, works};
-use crate::{licences, purity, readme, spelling};
+use crate::{bundle, licences, purity, readme, spelling};
 use std::path::Path;
 
 /// Runs all steps, or those whose name contains `only`; the first failure ends it.
@@ -45,14 +45,15 @@ fn components(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The core must build where there is no operating system at all.
+/// The core and its questions must build where there is no operating system at all.
 fn wasm(root: &Path) -> anyhow::Result<()> {
     const TARGET: &str = "wasm32-unknown-unknown";
     if !works(&mut program(root, "rustup", &["target", "add", TARGET])) {
         println!("    NOT RUN: the target {TARGET} cannot be installed here");
         return Ok(());
     }
-    let args = ["check", "--package", "preflop-core", "--target", TARGET, "--locked", "--quiet"];
+    let packages = ["--package", "preflop-core", "--package", "preflop-api"];
+    let args = [&["check", "--target", TARGET, "--locked", "--quiet"], &packages[..]].concat();
     succeed(&mut cargo(root, &args))
 }
 
@@ -84,5 +85,6 @@ fn browser(root: &Path) -> anyhow::Result<()> {
     }
     // `npm ci` refuses lock files that name other platforms' optional binaries without their packages.
     succeed(&mut program(&web, "npm", &["install", "--silent", "--no-audit", "--no-fund"]))?;
+    bundle::check(root)?;
     succeed(&mut program(&web, "npm", &["test"]))
 }

@@ -54,6 +54,7 @@ enum Command {
     Study(commands::study::StudyArgs),
     Roofline(commands::roofline::RooflineArgs),
     Report(commands::report::ReportArgs),
+    Serve(commands::serve::ServeArgs),
     Completions(commands::completions::CompletionsArgs),
 }
 
@@ -77,6 +78,7 @@ fn execute(cli: Cli) -> anyhow::Result<()> {
         Command::Study(args) => commands::study::run(&args, &output),
         Command::Roofline(args) => commands::roofline::run(&args, &output),
         Command::Report(args) => commands::report::run(&args, &output),
+        Command::Serve(args) => commands::serve::run(&args, &output),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
     }
 }

@@ -47,6 +47,14 @@ pub enum ImportError {
         /// Where.
         what: String,
     },
+    /// It unpacks to more than the caller allows.
+    #[error("`{file}` unpacks to more than {limit_mib} MiB; record fewer steps or cut it")]
+    TooLarge {
+        /// File.
+        file: String,
+        /// The limit.
+        limit_mib: u64,
+    },
     /// It breaks its format's rules.
     #[error("`{file}` is malformed at byte {offset}: {detail}")]
     Malformed {

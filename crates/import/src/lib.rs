@@ -26,7 +26,12 @@ use std::path::Path;
 
 /// Reads a recording of any known kind.
 pub fn import(path: &Path) -> Result<Profile, ImportError> {
-    let source = open::open(path)?;
+    import_within(path, u64::MAX)
+}
+
+/// Reads a recording that may unpack to at most `limit` bytes, for files that strangers send.
+pub fn import_within(path: &Path, limit: u64) -> Result<Profile, ImportError> {
+    let source = open::open(path, limit)?;
     let mut profile = read(source)?;
     profile.sort();
     Ok(profile)

@@ -57,8 +57,26 @@ pub fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Opens a file.
-pub fn open(path: &Path) -> Result<Source, ImportError> {
+/// A reader that fails once it has given more than its limit: packed files may unpack to anything.
+struct Limited<R> {
+    inner: R,
+    limit: u64,
+    left: u64,
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buffer)?;
+        self.left = self
+            .left
+            .checked_sub(n as u64)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::FileTooLarge, (self.limit >> 20).to_string()))?;
+        Ok(n)
+    }
+}
+
+/// Opens a file that may unpack to at most `limit` bytes.
+pub fn open(path: &Path, limit: u64) -> Result<Source, ImportError> {
     let name = file_name(path);
     let shown = path.display().to_string();
     let open_error = |source| ImportError::Open { file: shown.clone(), source };
@@ -70,12 +88,12 @@ pub fn open(path: &Path) -> Result<Source, ImportError> {
     if packing(&head) == Packing::Plain && is_sqlite(&head) {
         return Ok(Source { name, content: Content::Sqlite(Database::Path(path.to_path_buf())) });
     }
-    unpacked(Box::new(Cursor::new(head).chain(file)), name)
+    unpacked(Box::new(Cursor::new(head).chain(file)), name, limit)
 }
 
 /// Opens bytes in memory.
 pub fn from_bytes(bytes: &[u8], name: &str) -> Result<Source, ImportError> {
-    unpacked(Box::new(Cursor::new(bytes.to_vec())), name.to_string())
+    unpacked(Box::new(Cursor::new(bytes.to_vec())), name.to_string(), u64::MAX)
 }
 
 fn is_sqlite(head: &[u8]) -> bool {
@@ -96,6 +114,9 @@ pub fn read_error(source: io::Error, name: &str, offset: u64) -> ImportError {
         io::ErrorKind::UnexpectedEof => {
             ImportError::Truncated { file, what: format!("the packed data ends after {offset} bytes") }
         }
+        io::ErrorKind::FileTooLarge => {
+            ImportError::TooLarge { file, limit_mib: source.to_string().parse().unwrap_or_default() }
+        }
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other => {
             ImportError::Malformed { file, offset, detail: format!("bad packed data: {source}") }
         }
@@ -103,7 +124,7 @@ pub fn read_error(source: io::Error, name: &str, offset: u64) -> ImportError {
     }
 }
 
-fn unpacked(mut reader: Box<dyn Read>, name: String) -> Result<Source, ImportError> {
+fn unpacked(mut reader: Box<dyn Read>, name: String, limit: u64) -> Result<Source, ImportError> {
     let head = read_head(&mut reader, &name)?;
     if head.is_empty() {
         return Err(ImportError::Empty { file: name });
@@ -123,6 +144,9 @@ fn unpacked(mut reader: Box<dyn Read>, name: String) -> Result<Source, ImportErr
             Box::new(decoder)
         }
     };
+    if limit < u64::MAX {
+        plain = Box::new(Limited { inner: plain, limit, left: limit });
+    }
     let head = read_head(&mut plain, &name)?;
     let first = head.iter().copied().find(|b| !b.is_ascii_whitespace() && !b"\xef\xbb\xbf".contains(b));
     let is_csv = looks_like_ncu(&head);

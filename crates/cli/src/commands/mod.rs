@@ -17,6 +17,7 @@ pub mod redact;
 pub mod report;
 pub mod roofline;
 pub mod sensitivity;
+pub mod serve;
 pub mod study;
 mod tabular;
 pub mod transfer;

@@ -94,20 +94,9 @@ struct Scorer<'a> {
 
 /// Runs the command.
 pub fn run(args: &ValidateArgs, output: &Output) -> anyhow::Result<()> {
-    let mut scorer = Scorer {
-        model: TimeModel::embedded(),
-        default_gpu: &args.gpu,
-        gpus: BTreeMap::new(),
-        pairs: Vec::new(),
-        skipped: 0,
-    };
-    scorer.gpu(&args.gpu)?;
+    let mut scorer = Scorer::new(&args.gpu)?;
     match &args.data {
-        None => {
-            scorer.read(GzDecoder::new(OPERATORS), "ops.csv.gz")?;
-            scorer.read(GzDecoder::new(CONVOLUTIONS), "conv.csv.gz")?;
-            scorer.read(ITERATIONS, "e2e.csv")?;
-        }
+        None => scorer.bundled()?,
         Some(folder) => scorer.folder(folder)?,
     }
     if scorer.pairs.is_empty() {
@@ -121,16 +110,40 @@ pub fn run(args: &ValidateArgs, output: &Output) -> anyhow::Result<()> {
         std::fs::write(path, parity("Predicted against measured time", &groups)?.render(format)?)
             .with_context(|| format!("cannot write `{path}`"))?;
     }
-    let rows = scores(&scorer.pairs);
-    let cross_validation: Vec<CrossValidated> =
-        serde_json::from_str(CROSS_VALIDATION).context("the bundled cross-validation report")?;
+    let report = scorer.report()?;
     if output.json {
-        return output::print_json(&Report { rows, skipped: scorer.skipped, cross_validation });
+        return output::print_json(&report);
     }
-    print_tables(&rows, scorer.skipped, &cross_validation, args.data.is_none(), output)
+    print_tables(&report.rows, report.skipped, &report.cross_validation, args.data.is_none(), output)
 }
 
-impl Scorer<'_> {
+/// The scoreboard over the bundled measurements, as `--json` prints it.
+pub fn scoreboard() -> anyhow::Result<String> {
+    let mut scorer = Scorer::new("h200")?;
+    scorer.bundled()?;
+    Ok(serde_json::to_string(&scorer.report()?)?)
+}
+
+impl<'a> Scorer<'a> {
+    fn new(default_gpu: &'a str) -> anyhow::Result<Self> {
+        let (model, gpus) = (TimeModel::embedded(), BTreeMap::new());
+        let mut scorer = Self { model, default_gpu, gpus, pairs: Vec::new(), skipped: 0 };
+        scorer.gpu(default_gpu)?;
+        Ok(scorer)
+    }
+
+    fn bundled(&mut self) -> anyhow::Result<()> {
+        self.read(GzDecoder::new(OPERATORS), "ops.csv.gz")?;
+        self.read(GzDecoder::new(CONVOLUTIONS), "conv.csv.gz")?;
+        self.read(ITERATIONS, "e2e.csv")
+    }
+
+    fn report(&self) -> anyhow::Result<Report> {
+        let cross_validation =
+            serde_json::from_str(CROSS_VALIDATION).context("the bundled cross-validation report")?;
+        Ok(Report { rows: scores(&self.pairs), skipped: self.skipped, cross_validation })
+    }
+
     fn gpu(&mut self, name: &str) -> anyhow::Result<()> {
         if !self.gpus.contains_key(name) {
             self.gpus.insert(name.to_string(), input::gpu(name)?);

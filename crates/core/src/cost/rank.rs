@@ -3,6 +3,11 @@
 use serde::Serialize;
 use std::cmp::Ordering;
 
+/// Dollars of a million samples: `usd_per_hour / 3600 s / samples_per_s * 10^6`.
+pub fn usd_per_million_samples(usd_per_hour: f64, samples_per_s: f64) -> f64 {
+    usd_per_hour / 3600.0 / samples_per_s * 1e6
+}
+
 /// What a list is ordered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]

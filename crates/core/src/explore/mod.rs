@@ -6,10 +6,12 @@
 
 mod area;
 mod design;
+mod next;
 mod sweep;
 
 pub use area::{AREA_WEIGHTS, AreaError, AreaWeights};
 pub use design::{Design, KEYS, Scales, paper_options};
+pub use next::Next;
 pub use sweep::{MAX_DESIGNS, Sweep, SweepError};
 
 use crate::delta::networks::{NamedLayer, counted};
@@ -101,11 +103,15 @@ impl Workload {
         })
     }
 
-    fn sum(&self, machine: &Machine, edge: u32) -> Result<(Seconds, [u64; 6], [Seconds; 6]), DeltaError> {
-        let works = self.by_edge.get(&edge).ok_or_else(|| DeltaError::Tile {
+    fn works(&self, edge: u32) -> Result<&[(Work, u64)], DeltaError> {
+        self.by_edge.get(&edge).map(Vec::as_slice).ok_or_else(|| DeltaError::Tile {
             tile: edge.to_string(),
             problem: "this study was not prepared for this tile edge",
-        })?;
+        })
+    }
+
+    fn sum(&self, machine: &Machine, edge: u32) -> Result<(Seconds, [u64; 6], [Seconds; 6]), DeltaError> {
+        let works = self.works(edge)?;
         let (mut total, mut counts, mut times) = (Seconds::ZERO, [0; 6], [Seconds::ZERO; 6]);
         for (work, count) in works {
             let report = time::report(work, machine);

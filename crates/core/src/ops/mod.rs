@@ -14,6 +14,7 @@ mod optimizer;
 mod rnn;
 pub mod row;
 mod rowwise;
+pub mod shape;
 mod spatial;
 mod vision;
 

@@ -9,5 +9,5 @@ pub mod operator;
 pub mod trees;
 
 pub use iteration::{HostModel, IterationPrediction, StepPrediction};
-pub use model::TimeModel;
+pub use model::{KernelForm, TimeModel};
 pub use operator::{Bound, OpPrediction};

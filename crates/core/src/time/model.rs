@@ -1,5 +1,9 @@
 //! The time model: closed form by kernel class, times a learned and bounded correction, with its interval.
 
+mod form;
+
+pub use form::KernelForm;
+
 use super::choice::{Choosers, Guess};
 use super::conv_table::{ConvContext, ConvForms};
 use super::fitted::{Fitted, LogInterval, TileKey};
@@ -334,14 +338,20 @@ impl TimeModel {
         chooser.guesses(shape)
     }
 
-    fn conv(&self, c: &Conv, call: &OpCall, gpu: &Gpu) -> Draft {
-        let task = Task::new(c, call.pass, call.dtype);
-        let machine = Machine::of(gpu, call.dtype);
+    /// The shape of a convolution and the kernels that a library would run for it, with their times.
+    fn conv_candidates(&self, task: &Task, gpu: &Gpu) -> (Features, Candidates) {
+        let machine = Machine::of(gpu, task.dtype);
         let product = |g: &Gemm, dtype: Dtype| self.product_time(g, dtype, gpu);
         let context = ConvContext { forms: &self.conv, product: &product };
-        let shape = shape_features(&task, &machine);
-        let candidates = candidates_of(&task, self.guesses(&task, &shape), &context, &machine);
-        let x = finish(&shape, &candidates, &machine);
+        let shape = shape_features(task, &machine);
+        let candidates = candidates_of(task, self.guesses(task, &shape), &context, &machine);
+        (shape, candidates)
+    }
+
+    fn conv(&self, c: &Conv, call: &OpCall, gpu: &Gpu) -> Draft {
+        let task = Task::new(c, call.pass, call.dtype);
+        let (shape, candidates) = self.conv_candidates(&task, gpu);
+        let x = finish(&shape, &candidates, &Machine::of(gpu, call.dtype));
         let forest = match dtype_group(call.dtype) {
             "fp32" => "conv/fp32",
             "tf32" => "conv/tf32",

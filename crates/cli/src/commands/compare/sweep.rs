@@ -4,6 +4,7 @@ use super::args::{Question, Source};
 use super::row::Row;
 use preflop_core::Gpu;
 use preflop_core::cost::fit::{self, Setup};
+use preflop_core::cost::rank::usd_per_million_samples;
 use preflop_core::cost::search::native;
 use preflop_core::cost::{Power, Search, energy};
 use preflop_core::model::{Iteration, ModelError, Precision, zoo};
@@ -60,7 +61,6 @@ fn row(
     let joules = power.per_sample(samples_per_s);
     let quote = question.prices.quote(&gpu.name, question.pricing);
     let prudent = fit::prudent_peak(iteration);
-    let per_million = |usd_per_hour: f64| usd_per_hour / 3600.0 / samples_per_s * 1e6;
     Row {
         gpu: gpu.name.clone(),
         batch: setup.batch,
@@ -77,7 +77,9 @@ fn row(
         usd_per_hour: quote.as_ref().map(|q| q.usd_per_hour),
         price_date: quote.as_ref().map(|q| q.date),
         price_includes_host: quote.as_ref().map(|q| q.host_included),
-        usd_per_million_samples: quote.as_ref().map(|q| per_million(q.usd_per_hour)),
+        usd_per_million_samples: quote
+            .as_ref()
+            .map(|q| usd_per_million_samples(q.usd_per_hour, samples_per_s)),
         price_source: quote.map(|q| q.source),
         watts: power.watts,
         joules_per_sample: joules.joules,

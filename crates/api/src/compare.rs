@@ -1,0 +1,169 @@
+//! `compare`: one run on many GPUs, with dollars and joules.
+
+use crate::engine::Engine;
+use crate::error::ApiError;
+use crate::question::{Compare, PricingChoice, Rank};
+use crate::schema::MAX_USD_PER_HOUR;
+use preflop_core::cost::rank::{self, usd_per_million_samples};
+use preflop_core::cost::{Candidate, Date, Limits, Plan, Power, Pricing, RankBy, Reserve, fit};
+use preflop_core::time::Bound;
+use preflop_core::units::Seconds;
+use serde::Serialize;
+
+/// One GPU. What has no price has no dollars.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    gpu: String,
+    title: String,
+    batch: u64,
+    precision: &'static str,
+    iteration_ms: f64,
+    low_ms: f64,
+    high_ms: f64,
+    samples_per_s: f64,
+    memory_mib: f64,
+    needed_mib: f64,
+    gpu_memory_mib: f64,
+    fits: bool,
+    usd_per_hour: Option<f64>,
+    price_date: Option<Date>,
+    price_source: Option<String>,
+    usd_per_million_samples: Option<f64>,
+    watts: f64,
+    joules_per_sample: f64,
+    gpu_busy_ms: f64,
+    host_ms: f64,
+    bound: Bound,
+    /// On the Pareto front of time and money.
+    pareto: bool,
+    run_hours: Option<f64>,
+    run_usd: Option<f64>,
+    keeps_limits: Option<bool>,
+    /// The fastest that keeps to the budget.
+    chosen: bool,
+}
+
+impl Row {
+    fn candidate(&self) -> Candidate {
+        Candidate {
+            fits: self.fits,
+            seconds_per_sample: 1.0 / self.samples_per_s,
+            usd_per_sample: self.usd_per_million_samples.map(|usd| usd / 1e6),
+            joules_per_sample: self.joules_per_sample,
+        }
+    }
+}
+
+/// Predicts on every GPU, prices, ranks.
+pub fn answer(engine: &Engine, asked: &Compare) -> Result<Vec<Row>, ApiError> {
+    let gpus = engine.some_gpus(asked.gpus.as_deref())?;
+    let own = own_prices(engine, asked)?;
+    let limits = limits(asked)?;
+    let job = engine.jobs.job(&asked.run)?;
+    let iteration = &job.iteration;
+    let reserve = Reserve::default();
+    let prudent = fit::prudent_peak(iteration);
+    let pricing = match asked.pricing {
+        PricingChoice::OnDemand => Pricing::OnDemand,
+        PricingChoice::Cheapest => Pricing::Cheapest,
+        PricingChoice::Spot => Pricing::Spot,
+        PricingChoice::Purchase => Pricing::Purchase,
+    };
+    let mut rows: Vec<Row> = Vec::with_capacity(gpus.len());
+    for gpu in gpus {
+        let p = engine.model.predict_iteration(iteration, gpu);
+        let samples_per_s = iteration.samples as f64 / p.time.0;
+        let power = Power::of(iteration, &p, gpu);
+        let quote = engine.prices.quote(&gpu.name, pricing);
+        let given = own.iter().find(|(name, _)| *name == gpu.name).map(|(_, usd)| *usd);
+        let usd_per_hour = given.or(quote.as_ref().map(|q| q.usd_per_hour));
+        let quote = quote.filter(|_| given.is_none());
+        rows.push(Row {
+            gpu: gpu.name.clone(),
+            title: gpu.title.clone(),
+            batch: job.batch,
+            precision: asked.run.precision.name(),
+            iteration_ms: p.time.ms(),
+            low_ms: p.low.ms(),
+            high_ms: p.high.ms(),
+            samples_per_s,
+            memory_mib: iteration.memory.peak.mib(),
+            needed_mib: reserve.needed(prudent).mib(),
+            gpu_memory_mib: gpu.memory.mib(),
+            fits: reserve.fits(prudent, gpu),
+            usd_per_hour,
+            price_date: quote.as_ref().map(|q| q.date),
+            price_source: given.map(|_| "given".to_string()).or(quote.map(|q| q.source)),
+            usd_per_million_samples: usd_per_hour.map(|usd| usd_per_million_samples(usd, samples_per_s)),
+            watts: power.watts,
+            joules_per_sample: power.per_sample(samples_per_s).joules,
+            gpu_busy_ms: p.gpu_busy.ms(),
+            host_ms: p.host.ms(),
+            bound: p.bound,
+            pareto: false,
+            run_hours: None,
+            run_usd: None,
+            keeps_limits: None,
+            chosen: false,
+        });
+    }
+    let by = match asked.rank {
+        Rank::Time => RankBy::Time,
+        Rank::Cost => RankBy::Cost,
+        Rank::Energy => RankBy::Energy,
+    };
+    rows.sort_by(|a, b| a.candidate().compare(&b.candidate(), by));
+    let candidates: Vec<Candidate> = rows.iter().map(Row::candidate).collect();
+    for (row, on_front) in rows.iter_mut().zip(rank::front(&candidates)) {
+        row.pareto = on_front;
+    }
+    whole_run(asked, &limits, &mut rows);
+    Ok(rows)
+}
+
+fn own_prices(engine: &Engine, asked: &Compare) -> Result<Vec<(String, f64)>, ApiError> {
+    let mut own = Vec::with_capacity(asked.prices.len());
+    for (name, usd) in &asked.prices {
+        if !(0.0..=MAX_USD_PER_HOUR).contains(usd) {
+            return Err(ApiError::invalid(format!(
+                "the price of `{name}` is {usd}; it must be from 0 to {MAX_USD_PER_HOUR} US dollars per hour"
+            )));
+        }
+        own.push((engine.gpu(name)?.name.clone(), *usd));
+    }
+    Ok(own)
+}
+
+fn limits(asked: &Compare) -> Result<Limits, ApiError> {
+    const MOST_SAMPLES: u64 = 1_000_000_000_000;
+    if let Some(n) = asked.samples.filter(|n| !(1..=MOST_SAMPLES).contains(n)) {
+        return Err(ApiError::invalid(format!("`samples` is {n}; it must be from 1 to {MOST_SAMPLES}")));
+    }
+    match asked.budget_usd {
+        Some(usd) if !(usd.is_finite() && usd >= 0.0) => {
+            Err(ApiError::invalid(format!("`budget_usd` is {usd}; it must be 0 or more")))
+        }
+        Some(_) if asked.samples.is_none() => {
+            Err(ApiError::invalid("`budget_usd` needs `samples`: how long the run is"))
+        }
+        budget_usd => Ok(Limits { deadline: None, budget_usd }),
+    }
+}
+
+/// Time and money of the whole run, where its length is given.
+fn whole_run(asked: &Compare, limits: &Limits, rows: &mut [Row]) {
+    let Some(samples) = asked.samples else { return };
+    let plan = Plan { epochs: 1, dataset_size: samples };
+    let ways: Vec<_> = rows
+        .iter()
+        .map(|r| r.fits.then(|| plan.way(Seconds(r.iteration_ms / 1e3), r.batch, r.usd_per_hour)))
+        .collect();
+    for (row, way) in rows.iter_mut().zip(&ways) {
+        row.run_hours = way.map(|w| w.time.0 / 3600.0);
+        row.run_usd = way.and_then(|w| w.usd);
+        row.keeps_limits = limits.goal().map(|_| way.is_some_and(|w| limits.allow(&w)));
+    }
+    if let Some(best) = limits.choose(&ways) {
+        rows[best].chosen = true;
+    }
+}

@@ -1,0 +1,151 @@
+//! The OpenAPI document: every question with its fields, from the types themselves.
+
+use crate::engine::Kind;
+use crate::error::ApiError;
+use crate::question;
+use serde_json::{Map, Value, json};
+use utoipa::OpenApi;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Preflop",
+        description = "How long a deep-learning job takes on a GPU, why, and what it costs. Times in answers carry \
+                       their unit in the name; intervals are 90 %. Errors are `{\"error\": {\"kind\", \"message\", \"hint\"}}`."
+    ),
+    components(schemas(
+        question::Run,
+        question::Predict,
+        question::Layer,
+        question::Compare,
+        question::Roofline,
+        question::Explore,
+        question::DesignQuestion,
+        question::Delta,
+        question::GpuQuestion
+    ))
+)]
+struct Questions;
+
+/// Name of the schema of a question's fields, and what the question is.
+fn described(kind: Kind) -> (Option<&'static str>, &'static str) {
+    match kind {
+        Kind::Predict => (Some("Predict"), "Time, interval, memory and operators of one iteration on a GPU"),
+        Kind::Layer => (Some("Layer"), "One layer down to its kernels, with tile, waves and traffic"),
+        Kind::Compare => {
+            (Some("Compare"), "One run on many GPUs: time, memory, dollars, energy, Pareto front")
+        }
+        Kind::Roofline => (Some("Roofline"), "Bounds of every operator: the data of Roofline charts"),
+        Kind::Explore => (Some("Explore"), "What changed designs of a GPU do to a network (DeLTA model)"),
+        Kind::Delta => (Some("Delta"), "Traffic, time and bottleneck of convolution layers (DeLTA model)"),
+        Kind::Gpus => (None, "The GPU catalogue"),
+        Kind::Gpu => (Some("GpuQuestion"), "Every figure of one GPU with its source"),
+        Kind::Models => (None, "The models"),
+        Kind::Networks => (None, "The networks of the DeLTA model"),
+        Kind::Accuracy => (None, "The scoreboard: predictions against measurements"),
+        Kind::Version => (None, "Name and version of this server"),
+    }
+}
+
+fn example(kind: Kind) -> Value {
+    match kind {
+        Kind::Predict => json!({ "model": "resnet50", "gpu": "h200", "batch": 64, "precision": "amp" }),
+        Kind::Layer => json!({ "model": "resnet50", "gpu": "h200", "name": "layer1.0.conv2" }),
+        Kind::Compare => json!({ "model": "gpt2", "precision": "bf16", "rank": "cost" }),
+        Kind::Roofline => json!({ "model": "resnet50", "gpus": ["h200", "a100"], "precision": "amp" }),
+        Kind::Explore => json!({ "network": "resnet152", "base": "titan-xp",
+            "designs": [{ "name": "wide", "scales": { "mac_per_sm": 4.0 } }] }),
+        Kind::Delta => json!({ "network": "vgg16", "gpu": "titan-xp" }),
+        Kind::Gpu => json!({ "gpu": "h200" }),
+        _ => Value::Null,
+    }
+}
+
+fn responses(status: &[&str]) -> Value {
+    let text = |code: &str| match code {
+        "200" => "The answer",
+        "400" => "Not JSON, or fields that the question does not have",
+        "401" => "The token is missing or wrong",
+        "408" => "The request came too slowly",
+        "413" => "The body is too large",
+        "415" => "The body is not `application/json`",
+        "422" => "A name or a value that cannot be",
+        _ => "Too many requests wait already; try again",
+    };
+    let content = json!({ "application/json": { "schema": {} } });
+    status
+        .iter()
+        .map(|code| ((*code).to_string(), json!({ "description": text(code), "content": content })))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// The OpenAPI document as JSON.
+pub fn document() -> Value {
+    let mut document = serde_json::to_value(Questions::openapi()).unwrap_or_default();
+    document["info"]["version"] = json!(env!("CARGO_PKG_VERSION"));
+    let mut paths = Map::new();
+    for kind in Kind::ALL {
+        let (schema, summary) = described(kind);
+        let address = format!("/api/v1/{}", kind.name());
+        let operation = match schema {
+            None => json!({ "get": { "operationId": kind.name(), "summary": summary,
+                "responses": responses(&["200", "401", "429"]) } }),
+            Some(schema) => json!({ "post": { "operationId": kind.name(), "summary": summary,
+                "requestBody": { "required": true, "content": { "application/json": {
+                    "schema": { "$ref": format!("#/components/schemas/{schema}") }, "example": example(kind) } } },
+                "responses": responses(&["200", "400", "401", "408", "413", "415", "422", "429"]) } }),
+        };
+        paths.insert(address, operation);
+    }
+    paths.insert(
+        "/api/v1/ask".to_string(),
+        json!({ "post": { "operationId": "ask",
+            "summary": "Any of these questions, with its name in `ask`; errors are answers with status 200",
+            "requestBody": { "required": true, "content": { "application/json": { "schema": {
+                "type": "object", "required": ["ask"],
+                "properties": { "ask": { "type": "string", "enum": Kind::ALL.map(Kind::name) } } },
+                "example": { "ask": "predict", "model": "resnet50", "gpu": "h200" } } } },
+            "responses": responses(&["200", "401", "408", "413", "415", "429"]) } }),
+    );
+    let parameter = |name: &str, text: &str| json!({ "name": name, "in": "query", "required": false, "description": text, "schema": { "type": "string" } });
+    paths.insert(
+        "/api/v1/profile".to_string(),
+        json!({ "post": { "operationId": "profile",
+            "summary": "Upload a recording (PyTorch profiler, Nsight Systems or Compute, Chakra; plain, .gz or .zst): where its time goes, and other GPUs",
+            "parameters": [parameter("from", "GPU of the recording, where it does not say"),
+                parameter("to", "GPUs to carry it to, separated by commas; all if left out"),
+                parameter("name", "file name for messages")],
+            "requestBody": { "required": true, "content": { "application/octet-stream": {
+                "schema": { "type": "string", "format": "binary" } } } },
+            "responses": responses(&["200", "401", "408", "413", "422", "429"]) } }),
+    );
+    document["paths"] = Value::Object(paths);
+    document
+}
+
+/// Fields of a run, shared by several questions.
+const RUN: [&str; 6] = ["model", "batch", "seq", "precision", "mode", "optimizer"];
+
+/// Refuses fields that a question does not have, where serde cannot: in questions with a run inside.
+pub(crate) fn check_fields(kind: Kind, fields: &Map<String, Value>) -> Result<(), ApiError> {
+    let own: &[&str] = match kind {
+        Kind::Predict => &["gpu", "layers"],
+        Kind::Layer => &["gpu", "name"],
+        Kind::Compare => &["gpus", "rank", "pricing", "prices", "samples", "budget_usd"],
+        Kind::Roofline => &["gpus"],
+        _ => return Ok(()),
+    };
+    let unknown = fields.keys().find(|key| !RUN.contains(&key.as_str()) && !own.contains(&key.as_str()));
+    match unknown {
+        None => Ok(()),
+        Some(key) => Err(ApiError::Malformed {
+            detail: format!(
+                "unknown field `{}`, expected one of {}, {}",
+                key.chars().take(40).collect::<String>(),
+                RUN.join(", "),
+                own.join(", ")
+            ),
+        }),
+    }
+}

@@ -1,0 +1,274 @@
+//! `predict`: time, memory and operators of one iteration, with the names that scripts rely on.
+
+use crate::engine::{Engine, text};
+use crate::error::ApiError;
+use crate::question::Predict;
+use preflop_core::Gpu;
+use preflop_core::cost::{Reserve, fit};
+use preflop_core::gpu::Assumption;
+use preflop_core::model::{Iteration, Phase, Step};
+use preflop_core::ops::{Op, shape};
+use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// What was asked for.
+#[derive(Debug, Clone, Serialize)]
+pub struct Question {
+    /// Model name.
+    pub model: String,
+    /// GPU name.
+    pub gpu: String,
+    /// Samples of one iteration.
+    pub batch: u64,
+    /// Tokens of one sample, for models that have them.
+    pub seq: Option<u64>,
+    /// Number formats.
+    pub precision: &'static str,
+    /// Training or inference.
+    pub mode: &'static str,
+}
+
+/// The answer, with the names and units that scripts rely on.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct Answer<'a> {
+    #[serde(flatten)]
+    pub question: &'a Question,
+    pub iteration_ms: f64,
+    pub low_ms: f64,
+    pub high_ms: f64,
+    pub gpu_busy_ms: f64,
+    pub host_ms: f64,
+    pub memory_mib: f64,
+    pub fits: bool,
+    pub samples_per_s: f64,
+    pub flops: f64,
+    pub dram_bytes: f64,
+    pub bound: Bound,
+    pub unmodelled: Vec<Unmodelled<'a>>,
+    pub ops: Vec<OpLine<'a>>,
+    pub parameters: u64,
+    pub memory: MemoryParts,
+    pub gpu_memory_mib: f64,
+    pub assumptions: &'a [Assumption],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layers: Option<Vec<LayerLine<'a>>>,
+}
+
+/// An operator we know by name only, and how much of the GPU's time that concerns.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct Unmodelled<'a> {
+    pub op: &'a str,
+    pub count: u64,
+    pub share: f64,
+}
+
+/// One operator in one place.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct OpLine<'a> {
+    pub name: &'a str,
+    pub op: &'a str,
+    pub phase: Phase,
+    pub count: u64,
+    /// All `count` runs together.
+    pub time_us: f64,
+    pub share: f64,
+    pub bound: Bound,
+    pub pass: &'static str,
+    pub dtype: &'static str,
+    pub shape: String,
+}
+
+/// One layer: all its operators, forward, backward and optimizer together.
+#[derive(Debug, Serialize)]
+#[allow(missing_docs)]
+pub struct LayerLine<'a> {
+    pub name: &'a str,
+    pub time_us: f64,
+    pub share: f64,
+    /// What binds most of its time.
+    pub bound: Bound,
+    pub forward_us: f64,
+    pub backward_us: f64,
+    pub optimizer_us: f64,
+    #[serde(skip)]
+    by_bound: [f64; 5],
+}
+
+/// Peak memory by part. The unit stands in every name, as in all JSON.
+#[derive(Debug, Serialize)]
+#[allow(clippy::struct_field_names, missing_docs)]
+pub struct MemoryParts {
+    pub weights_mib: f64,
+    pub gradients_mib: f64,
+    pub optimizer_mib: f64,
+    pub activations_mib: f64,
+    pub workspace_mib: f64,
+}
+
+type Steps<'a> = [(&'a Step, &'a OpPrediction)];
+
+/// Steps with their predictions, and the GPU's time in microseconds (1 where there is none, so that shares stay
+/// numbers).
+pub fn steps<'a>(
+    iteration: &'a Iteration,
+    p: &'a IterationPrediction,
+) -> (Vec<(&'a Step, &'a OpPrediction)>, f64) {
+    let steps: Vec<(&Step, &OpPrediction)> =
+        p.steps.iter().filter_map(|s| Some((iteration.steps.get(s.step)?, &s.one))).collect();
+    let busy: f64 = steps.iter().map(|(s, p)| p.time.us() * f64::from(s.count)).sum();
+    (steps, if busy > 0.0 { busy } else { 1.0 })
+}
+
+impl<'a> Answer<'a> {
+    /// Puts the question, the operators and the prediction together.
+    pub fn new(
+        question: &'a Question,
+        gpu: &'a Gpu,
+        iteration: &'a Iteration,
+        p: &'a IterationPrediction,
+    ) -> Self {
+        let (steps, busy) = steps(iteration, p);
+        let m = iteration.memory;
+        Self {
+            question,
+            iteration_ms: p.time.ms(),
+            low_ms: p.low.ms(),
+            high_ms: p.high.ms(),
+            gpu_busy_ms: p.gpu_busy.ms(),
+            host_ms: p.host.ms(),
+            memory_mib: m.peak.mib(),
+            fits: Reserve::default().fits(fit::prudent_peak(iteration), gpu),
+            samples_per_s: iteration.samples as f64 / p.time.0,
+            flops: p.flops.0,
+            dram_bytes: p.dram.0,
+            bound: p.bound,
+            unmodelled: unmodelled(&steps, busy),
+            ops: lines(&steps, busy),
+            parameters: iteration.parameters,
+            memory: MemoryParts {
+                weights_mib: m.weights.mib(),
+                gradients_mib: m.gradients.mib(),
+                optimizer_mib: m.optimizer.mib(),
+                activations_mib: m.activations.mib(),
+                workspace_mib: m.workspace.mib(),
+            },
+            gpu_memory_mib: gpu.memory.mib(),
+            assumptions: &gpu.assumptions,
+            layers: None,
+        }
+    }
+}
+
+/// Predicts.
+pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiError> {
+    let gpu = engine.gpu(&asked.gpu)?;
+    let job = engine.jobs.job(&asked.run)?;
+    let prediction = engine.model.predict_iteration(&job.iteration, gpu);
+    let question = Question {
+        model: job.model.clone(),
+        gpu: gpu.name.clone(),
+        batch: job.batch,
+        seq: job.seq,
+        precision: asked.run.precision.name(),
+        mode: asked.run.mode.name(),
+    };
+    let mut answer = Answer::new(&question, gpu, &job.iteration, &prediction);
+    if asked.layers {
+        let (steps, busy) = steps(&job.iteration, &prediction);
+        answer.layers = Some(layers(&steps, busy));
+    }
+    text(&answer)
+}
+
+/// One line for each place and call; what runs several times in one place is counted.
+fn lines<'a>(steps: &Steps<'a>, busy: f64) -> Vec<OpLine<'a>> {
+    let mut places = HashMap::new();
+    let mut lines: Vec<OpLine> = Vec::new();
+    for (step, p) in steps {
+        let time = p.time.us() * f64::from(step.count);
+        match places.entry((step.name.as_str(), step.phase, &step.call)) {
+            Entry::Occupied(place) => {
+                let line: &mut OpLine = &mut lines[*place.get()];
+                line.count += u64::from(step.count);
+                line.time_us += time;
+                line.share += time / busy;
+            }
+            Entry::Vacant(place) => {
+                place.insert(lines.len());
+                lines.push(OpLine {
+                    name: &step.name,
+                    op: step.call.name(),
+                    phase: step.phase,
+                    count: u64::from(step.count),
+                    time_us: time,
+                    share: time / busy,
+                    bound: p.bound,
+                    pass: step.call.pass.name(),
+                    dtype: step.call.dtype.name(),
+                    shape: shape::describe(&step.call),
+                });
+            }
+        }
+    }
+    lines.sort_by(|a, b| b.time_us.total_cmp(&a.time_us));
+    lines
+}
+
+/// Layers in the order in which they first run.
+fn layers<'a>(steps: &Steps<'a>, busy: f64) -> Vec<LayerLine<'a>> {
+    const BOUNDS: [Bound; 5] = [Bound::Compute, Bound::Dram, Bound::L2, Bound::Latency, Bound::Host];
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut lines: Vec<LayerLine> = Vec::new();
+    for (step, p) in steps {
+        let time = p.time.us() * f64::from(step.count);
+        let place = *places.entry(step.name.as_str()).or_insert_with(|| {
+            lines.push(LayerLine {
+                name: &step.name,
+                time_us: 0.0,
+                share: 0.0,
+                bound: p.bound,
+                forward_us: 0.0,
+                backward_us: 0.0,
+                optimizer_us: 0.0,
+                by_bound: [0.0; 5],
+            });
+            lines.len() - 1
+        });
+        let line = &mut lines[place];
+        line.time_us += time;
+        line.share += time / busy;
+        line.by_bound[p.bound as usize] += time;
+        match step.phase {
+            Phase::Forward => line.forward_us += time,
+            Phase::Backward => line.backward_us += time,
+            Phase::Optimizer => line.optimizer_us += time,
+        }
+    }
+    for line in &mut lines {
+        let most = line.by_bound.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+        line.bound = most.map_or(line.bound, |(i, _)| BOUNDS[i]);
+    }
+    lines
+}
+
+fn unmodelled<'a>(steps: &Steps<'a>, busy: f64) -> Vec<Unmodelled<'a>> {
+    let mut out: Vec<Unmodelled> = Vec::new();
+    for (step, p) in steps {
+        let Op::Unmodelled { name, .. } = &step.call.op else { continue };
+        let (count, share) = (u64::from(step.count), p.time.us() * f64::from(step.count) / busy);
+        match out.iter_mut().find(|u| u.op == name) {
+            Some(known) => {
+                known.count += count;
+                known.share += share;
+            }
+            None => out.push(Unmodelled { op: name, count, share }),
+        }
+    }
+    out.sort_by(|a, b| b.share.total_cmp(&a.share));
+    out
+}

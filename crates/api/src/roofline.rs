@@ -1,0 +1,68 @@
+//! `roofline`: the data of the charts, the same as the command line writes into its pages.
+
+use crate::engine::Engine;
+use crate::error::ApiError;
+use crate::question::Roofline;
+use preflop_core::roofline::{By, Machine, MachineData, RowData, Rows, entries_of_iteration};
+use serde::Serialize;
+
+#[derive(Debug, Serialize)]
+pub struct Answer {
+    title: String,
+    /// Points are single calls.
+    per_call: bool,
+    views: Vec<View>,
+}
+
+/// The run on one GPU.
+#[derive(Debug, Serialize)]
+struct View {
+    label: String,
+    gpu: String,
+    machine: MachineData,
+    rows: Vec<RowData>,
+    /// Pieces of work that the rows stand for.
+    entries: usize,
+    /// Rows that were put together because there are too many to draw.
+    merged: usize,
+    zero_flop_launch_share: f64,
+    zero_flop_time_share: f64,
+}
+
+/// Rows of a chart that a page shows one by one.
+const MAX_MARKS: usize = 2000;
+/// GPUs of one chart.
+const MAX_VIEWS: usize = 8;
+
+/// One view per GPU.
+pub fn answer(engine: &Engine, asked: &Roofline) -> Result<Answer, ApiError> {
+    let gpus = engine.some_gpus(Some(&asked.gpus))?;
+    if gpus.len() > MAX_VIEWS {
+        return Err(ApiError::invalid(format!("a chart shows at most {MAX_VIEWS} GPUs, not {}", gpus.len())));
+    }
+    let job = engine.jobs.job(&asked.run)?;
+    let seq = job.seq.map_or(String::new(), |s| format!(", sequence {s}"));
+    let (precision, mode) = (asked.run.precision.name(), asked.run.mode.name());
+    let title = format!("{}, batch {}{seq}, {precision}, {mode}", job.model, job.batch);
+    let views = gpus
+        .into_iter()
+        .map(|gpu| {
+            let prediction = engine.model.predict_iteration(&job.iteration, gpu);
+            let machine = Machine::of(gpu);
+            let rows =
+                Rows::new(&entries_of_iteration(&job.iteration, &prediction, gpu), By::Operator, &machine);
+            let (limited, merged) = rows.limited(MAX_MARKS);
+            View {
+                label: String::new(),
+                gpu: machine.name.clone(),
+                machine: MachineData::from(&machine),
+                rows: limited.iter().map(|r| RowData::from(r).rounded()).collect(),
+                entries: rows.entries,
+                merged,
+                zero_flop_launch_share: rows.summary.zero_flop.launch_share,
+                zero_flop_time_share: rows.summary.zero_flop.time_share,
+            }
+        })
+        .collect();
+    Ok(Answer { title, per_call: true, views })
+}

@@ -1,0 +1,73 @@
+// The one way to ask: a question as JSON, an answer as JSON. A server stands behind it; the core compiled for the browser can.
+
+export interface Question { ask: string; [field: string]: unknown; }
+
+/** What the other side could not answer, in its own words. */
+export class Refusal extends Error {
+  constructor(message: string, readonly hint: string | null) { super(message); }
+}
+
+type Transport = (question: Question) => Promise<unknown>;
+
+const overHttp: Transport = async ({ ask: kind, ...fields }) => {
+  let response: Response;
+  try {
+    response = await fetch(`/api/v1/${kind}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(fields) });
+  } catch {
+    throw new Refusal("the server does not answer", "is `preflop serve` still running?");
+  }
+  return unpack(response);
+};
+
+let transport: Transport = overHttp;
+
+/** Puts something else behind `ask`. */
+export function answerWith(other: Transport): void { transport = other; }
+
+export async function ask<T>(question: Question): Promise<T> {
+  return await transport(question) as T;
+}
+
+/** Recordings are bytes, not JSON. */
+export async function askAbout<T>(file: Blob, name: string, from: string): Promise<T> {
+  const query = new URLSearchParams({ name });
+  if (from) query.set("from", from);
+  try {
+    return await unpack(await fetch(`/api/v1/profile?${query}`, { method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" } })) as T;
+  } catch (error) {
+    if (error instanceof Refusal) throw error;
+    throw new Refusal("the upload broke off", "is the file too large, or the server gone?");
+  }
+}
+
+async function unpack(response: Response): Promise<unknown> {
+  const answer = await response.json() as { error?: { message: string; hint: string | null } };
+  if (!response.ok || (answer && typeof answer === "object" && "error" in answer && answer.error)) {
+    throw new Refusal(answer.error?.message ?? `status ${response.status}`, answer.error?.hint ?? null);
+  }
+  return answer;
+}
+
+/**
+ * Asks one question at a time. While one is under way only the newest of the next ones is kept, so that a dragged
+ * slider is never behind by more than one answer.
+ */
+export function latest<T>(show: (answer: T) => void, fail: (error: unknown) => void): (question: Question) => void {
+  let next: Question | null = null;
+  let busy = false;
+  const run = async (): Promise<void> => {
+    busy = true;
+    while (next) {
+      const question = next;
+      next = null;
+      try {
+        const answer = await ask<T>(question);
+        if (!next) show(answer);
+      } catch (error) {
+        if (!next) fail(error);
+      }
+    }
+    busy = false;
+  };
+  return (question) => { next = question; if (!busy) void run(); };
+}

@@ -1,0 +1,117 @@
+// Charts of the application; the Roofline ones are those of the report (../charts).
+import * as Plot from "@observablehq/plot";
+import { digits, percent, si, time } from "../format";
+import type { DesignAnswer, LayerLine, Offer, Score, Target } from "./answers";
+import { BOTTLENECK_COLORS, BOTTLENECK_NAMES, BOUND_COLORS, BOUND_NAMES } from "./colors";
+
+type Chart = (SVGSVGElement | HTMLElement) & Plot.Plot;
+
+const style = (width: number): Partial<CSSStyleDeclaration> => ({ fontSize: width < 520 ? "10px" : "12px", background: "transparent", overflow: "visible" });
+const TIP = { fill: "var(--card)", stroke: "var(--line)", fontSize: 12, lineWidth: 26 };
+
+/** Layers in the order in which they run, as high as long they take, coloured by what binds them. */
+export function layerChart(layers: LayerLine[], chosen: string, width: number): Chart {
+  const rows = layers.map((layer, i) => ({ ...layer, i }));
+  const most = Math.max(...rows.map((r) => r.time_us), 1e-9);
+  return Plot.plot({
+    width, height: Math.min(300, Math.max(200, width * 0.28)), marginLeft: 64, marginRight: 12, marginTop: 18, marginBottom: 32, style: style(width),
+    x: { domain: [0, rows.length], axis: null },
+    y: { domain: [0, most], label: null, ticks: 5, tickFormat: (v: number) => time(v), grid: true },
+    color: { type: "identity" },
+    ariaLabel: "Time of each layer, coloured by bottleneck", ariaDescription: "The table below has the same figures.",
+    marks: [
+      Plot.rectY(rows, { x1: "i", x2: (d) => d.i + 1, y: "time_us", fill: (d) => BOUND_COLORS[d.bound], fillOpacity: (d) => (chosen && d.name !== chosen ? 0.45 : 1), insetLeft: rows.length < width / 4 ? 0.5 : 0 }),
+      Plot.rectY(rows.filter((d) => d.name === chosen), { x1: "i", x2: (d) => d.i + 1, y: "time_us", fill: "none", stroke: "var(--ink)", strokeWidth: 1.5 }),
+      Plot.tip(rows, Plot.pointerX({ x: (d) => d.i + 0.5, y: "time_us", title: (d) => `${d.name}\n${time(d.time_us)}, ${percent(d.share)}\nbinds: ${BOUND_NAMES[d.bound]}\nforward ${time(d.forward_us)}, backward ${time(d.backward_us)}`, ...TIP })),
+      Plot.ruleY([0], { stroke: "var(--line)" }),
+      Plot.text(["layers in the order in which they run"], { frameAnchor: "bottom", dy: 18, fill: "var(--soft)" }),
+    ],
+  });
+}
+
+/** Time of a million samples against their price; the front is joined. */
+export function paretoChart(offers: Offer[], width: number): Chart | null {
+  const priced = offers.filter((o) => o.fits && o.usd_per_million_samples !== null && o.usd_per_million_samples > 0)
+    .map((o) => ({ ...o, hours: 1e6 / o.samples_per_s / 3600, usd: o.usd_per_million_samples ?? 0 }));
+  if (priced.length === 0) return null;
+  const front = priced.filter((o) => o.pareto).sort((a, b) => a.hours - b.hours);
+  const small = width < 520;
+  const span = (values: number[]): [number, number] => [Math.min(...values) / 1.25, Math.max(...values) * 1.35];
+  // Names of points that lie close together would cover each other: the front's come first, then the cheapest.
+  const x = (h: number): number => Math.log(h / span(priced.map((o) => o.hours))[0]) / Math.log(span(priced.map((o) => o.hours))[1] / span(priced.map((o) => o.hours))[0]) * (width - 90);
+  const height = Math.min(460, Math.max(320, width * 0.5));
+  const [u0, u1] = span(priced.map((o) => o.usd));
+  const y = (u: number): number => Math.log(u / u0) / Math.log(u1 / u0) * (height - 70);
+  const labelled: typeof priced = [];
+  for (const o of [...priced].sort((a, b) => Number(b.chosen) - Number(a.chosen) || Number(b.pareto) - Number(a.pareto) || a.usd - b.usd)) {
+    const clear = labelled.every((l) => Math.abs(y(l.usd) - y(o.usd)) > 14 || Math.abs(x(l.hours) - x(o.hours)) > (small ? 62 : 84));
+    if (clear && x(o.hours) < width - 90 - (small ? 50 : 70)) labelled.push(o);
+  }
+  const color = (o: Offer): string => (o.keeps_limits === false ? "var(--soft)" : o.pareto ? "#d55e00" : "var(--accent)");
+  return Plot.plot({
+    width, height, marginLeft: 62, marginRight: 28, marginTop: 26, marginBottom: 44, style: style(width),
+    x: { type: "log", domain: span(priced.map((o) => o.hours)), label: "hours for a million samples", labelAnchor: "center", labelArrow: "none", ticks: 5, tickFormat: (v: number) => digits(v) },
+    y: { type: "log", domain: [u0, u1], label: "US dollars for a million samples", labelArrow: "none", ticks: 5, tickFormat: (v: number) => `$${digits(v)}`, grid: true },
+    color: { type: "identity" }, symbol: { type: "identity" },
+    ariaLabel: "Time against cost of every GPU with its Pareto front", ariaDescription: "The table below has the same figures.",
+    marks: [
+      Plot.line(front, { x: "hours", y: "usd", stroke: "#d55e00", strokeWidth: 1.5, strokeDasharray: "5 3" }),
+      Plot.dot(priced, { x: "hours", y: "usd", r: (o: Offer) => (o.chosen ? 8 : o.pareto ? 5.5 : 4), symbol: (o: Offer) => (o.pareto ? "diamond" : "circle"), fill: color, stroke: (o: Offer) => (o.chosen ? "var(--ink)" : "var(--page)"), strokeWidth: (o: Offer) => (o.chosen ? 2.5 : 0.8), fillOpacity: (o: Offer) => (o.keeps_limits === false ? 0.35 : 0.95) }),
+      Plot.text(labelled, { x: "hours", y: "usd", text: "gpu", dx: 8, textAnchor: "start", fontSize: small ? 9 : 11, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
+      Plot.tip(priced, Plot.pointer({ x: "hours", y: "usd", title: (o) => `${o.gpu}\n${time(o.iteration_ms * 1e3)} per iteration, ${digits(o.samples_per_s)} samples/s\n$${digits(o.usd)} per million samples at $${digits(o.usd_per_hour ?? 0)} per hour\nbinds: ${BOUND_NAMES[o.bound]}`, ...TIP })),
+    ],
+  });
+}
+
+/** Speed-ups of designs, split by what binds the time that is left. */
+export function designChart(designs: DesignAnswer[], width: number): Chart {
+  const names = designs.map((d) => d.name);
+  const parts = designs.flatMap((d) => Object.entries(d.bottleneck_ms).map(([key, ms]) => ({ name: d.name, key, height: (d.speedup * ms) / d.time_ms, share: ms / d.time_ms, d })));
+  const keys = Object.keys(BOTTLENECK_COLORS);
+  return Plot.plot({
+    width, height: Math.min(340, Math.max(260, width * 0.36)), marginLeft: 46, marginRight: 8, marginTop: 24, marginBottom: 40, style: style(width),
+    x: { domain: names, label: width < 640 ? "option" : null, tickSize: 0, padding: 0.25, tickFormat: (name: string) => (width < 640 ? name.replace("option ", "") : name) },
+    y: { label: "speed-up", labelArrow: "none", grid: true, tickFormat: (v: number) => `${digits(v)}x`, ticks: 5 },
+    color: { type: "identity" },
+    ariaLabel: "Speed-up of each design, split by bottleneck", ariaDescription: "The table below has the same figures.",
+    marks: [
+      Plot.barY(parts, { x: "name", y: "height", fill: (p) => BOTTLENECK_COLORS[p.key], order: (p: { key: string }) => keys.indexOf(p.key), tip: { channels: {}, format: { fill: false, x: false, y: false }, ...TIP }, title: (p) => `${p.name}: ${digits(p.d.speedup)}x\n${percent(p.share)} of its time bound by ${BOTTLENECK_NAMES[p.key]}` }),
+      Plot.text(designs, { x: "name", y: "speedup", text: (d) => `${digits(d.speedup)}x`, dy: -8, fill: "var(--ink)" }),
+      Plot.ruleY([0], { stroke: "var(--line)" }),
+      Plot.ruleY([1], { stroke: "var(--soft)", strokeDasharray: "3 3" }),
+    ],
+  });
+}
+
+/** Iterations on other GPUs with their intervals. */
+export function transferChart(targets: Target[], measured: { gpu: string; ms: number }, width: number): Chart {
+  const rows = [...targets].sort((a, b) => a.iteration_ms - b.iteration_ms);
+  return Plot.plot({
+    width, height: 68 + 17 * rows.length, marginLeft: Math.min(130, width * 0.34), marginRight: 60, marginTop: 46, marginBottom: 8, style: style(width),
+    x: { type: "log", label: "time of one iteration", labelArrow: "none", labelOffset: 42, axis: "top", ticks: width < 520 ? 3 : 5, tickFormat: (v: number) => si(v / 1e3, "s"), grid: true },
+    y: { domain: rows.map((r) => r.gpu), label: null, tickSize: 0 },
+    ariaLabel: "The recorded job on other GPUs", ariaDescription: "The table below has the same figures.",
+    marks: [
+      Plot.ruleX([measured.ms], { stroke: "#d55e00", strokeDasharray: "5 3" }),
+      Plot.ruleY(rows, { y: "gpu", x1: "low_ms", x2: "high_ms", stroke: "var(--accent)", strokeOpacity: 0.45, strokeWidth: 5 }),
+      Plot.dot(rows, { y: "gpu", x: "iteration_ms", r: 4, fill: (r) => (r.gpu === measured.gpu ? "#d55e00" : "var(--accent)") }),
+      Plot.text(rows, { y: "gpu", x: "high_ms", text: (r) => time(r.iteration_ms * 1e3), textAnchor: "start", dx: 5, fill: "var(--ink)" }),
+    ],
+  });
+}
+
+/** Mean errors by family beside those of a plain roofline. */
+export function errorChart(rows: Score[], width: number): Chart {
+  const order = [...rows].sort((a, b) => a.mean_percent - b.mean_percent);
+  return Plot.plot({
+    width, height: 76 + 26 * order.length, marginLeft: Math.min(120, width * 0.32), marginRight: 70, marginTop: 46, marginBottom: 8, style: style(width),
+    x: { label: "mean error in percent", labelArrow: "none", labelOffset: 42, axis: "top", ticks: width < 520 ? 4 : 8, grid: true, domain: [0, Math.max(...order.map((r) => Math.max(r.mean_percent, r.roofline_mean_percent)))] },
+    y: { domain: order.map((r) => r.family), label: null, tickSize: 0 },
+    ariaLabel: "Mean error of predictions and of a plain roofline", ariaDescription: "The table below has the same figures.",
+    marks: [
+      Plot.barX(order, { y: "family", x: "mean_percent", fill: "#0072b2", insetTop: 3, insetBottom: 3 }),
+      Plot.tickX(order, { y: "family", x: "roofline_mean_percent", stroke: "#d55e00", strokeWidth: 3 }),
+      Plot.text(order, { y: "family", x: "mean_percent", text: (r) => `${digits(r.mean_percent)} %`, textAnchor: "start", dx: 5, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
+    ],
+  });
+}

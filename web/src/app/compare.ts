@@ -1,0 +1,100 @@
+// Compare: one model on every GPU, with money.
+import { el, select } from "../dom";
+import { digits, time } from "../format";
+import { sortable, type Column } from "../table";
+import type { Offer } from "./answers";
+import { latest } from "./ask";
+import { paretoChart } from "./charts";
+import { BOUND_NAMES } from "./colors";
+import type { Page } from "./main";
+import { chartBox, csvButton, numberField, pngButton, problem, section, slider } from "./parts";
+import { catalogue, gpuSelect, question, runForm, runName } from "./run";
+
+const usd = (x: number | null): string => (x === null ? "-" : `$${digits(x)}`);
+const hours = (h: number): string => (h < 1 ? `${digits(h * 60)} min` : h < 48 ? `${digits(h)} h` : `${digits(h / 24)} d`);
+
+const COLUMNS: Column<Offer>[] = [
+  { title: "GPU", value: (o) => o.gpu, text: (o) => o.gpu },
+  { title: "iteration", value: (o) => o.iteration_ms, text: (o) => time(o.iteration_ms * 1e3) },
+  { title: "90 %", value: (o) => o.high_ms, text: (o) => `${time(o.low_ms * 1e3)} to ${time(o.high_ms * 1e3)}` },
+  { title: "samples/s", value: (o) => o.samples_per_s, text: (o) => digits(o.samples_per_s) },
+  { title: "fits", value: (o) => (o.fits ? 1 : 0), text: (o) => (o.fits ? "yes" : `no: needs ${digits(o.needed_mib / 1024)} of ${digits(o.gpu_memory_mib / 1024)} GiB`) },
+  { title: "binds", value: (o) => o.bound, text: (o) => BOUND_NAMES[o.bound] },
+  { title: "$/hour", value: (o) => o.usd_per_hour ?? Infinity, text: (o) => usd(o.usd_per_hour) },
+  { title: "$/million", value: (o) => o.usd_per_million_samples ?? Infinity, text: (o) => usd(o.usd_per_million_samples), hint: "dollars of a million samples" },
+  { title: "J/sample", value: (o) => o.joules_per_sample, text: (o) => digits(o.joules_per_sample), hint: "an estimate" },
+  { title: "run", value: (o) => o.run_hours ?? Infinity, text: (o) => (o.run_hours === null ? "-" : `${hours(o.run_hours)}, ${usd(o.run_usd)}`), hint: "time and cost of the whole run" },
+  { title: "front", value: (o) => (o.pareto ? 1 : 0), text: (o) => (o.pareto ? "yes" : ""), hint: "no other GPU is both faster and cheaper" },
+  { title: "price of", value: (o) => o.price_date ?? "", text: (o) => [o.price_date, o.price_source].filter(Boolean).join(", ") },
+];
+
+const DEFAULT_SAMPLES = 100_000_000;
+// Sliders of money are logarithmic: 20 steps to a decade.
+const toUsd = (v: number, least: number): number => Number((least * 10 ** (v / 20)).toPrecision(2));
+const toStep = (x: number, least: number): number => Math.round(20 * Math.log10(x / least));
+
+export const compare: Page = async (root, params) => {
+  const lists = await catalogue();
+  let rows: Offer[] = [];
+  const chart = chartBox("chart", (width) => paretoChart(rows, width) ?? el("p", { class: "note" }, "No GPU has both room and a price."));
+  const table = section("gpus", "All GPUs");
+  const status = el("p", { class: "status", id: "status", role: "status" });
+  const failed = el("div");
+  const money = el("div", { class: "controls", role: "group", "aria-label": "money" });
+
+  const request = latest<Offer[]>((answer) => {
+    rows = answer;
+    failed.replaceChildren();
+    chart.redraw();
+    const front = rows.filter((o) => o.pareto);
+    const chosen = rows.find((o) => o.chosen);
+    const budget = params.number("budget");
+    status.textContent = [
+      `${rows.filter((o) => o.fits).length} of ${rows.length} GPUs have room; ${front.length} on the front of time and money.`,
+      budget === null ? "" : chosen ? `Fastest within $${digits(budget)}: ${chosen.gpu}, ${hours(chosen.run_hours ?? 0)} for ${usd(chosen.run_usd)}.` : `No GPU does the run within $${digits(budget)}.`,
+    ].filter(Boolean).join(" ");
+    status.dataset.chosen = chosen?.gpu ?? "";
+    const sort = Number(params.get("sort", "3"));
+    table.replaceChildren(el("h2", { id: "gpus-title" }, "All GPUs"), el("p", { class: "note" }, "Click a title to sort. Prices are per GPU, dated, and may have changed."),
+      sortable("gpus-table", rows, COLUMNS, sort in COLUMNS ? sort : 3, {
+        down: params.get("up") !== "1", sorted: (by, down) => params.set({ sort: by === 3 ? null : by, up: down ? null : 1 }),
+        mark: (o) => (o.chosen ? "chosen" : o.keeps_limits === false || !o.fits ? "dim" : ""),
+      }));
+  }, (error) => { rows = []; chart.redraw(); status.textContent = ""; table.replaceChildren(); failed.replaceChildren(problem(error)); });
+
+  const changed = (): void => {
+    const own = params.get("own");
+    const price = params.number("price");
+    const budget = params.number("budget");
+    request(question("compare", params, {
+      pricing: params.get("pricing", "on-demand"), samples: params.number("samples") ?? DEFAULT_SAMPLES,
+      ...(own && price !== null ? { prices: { [own]: price } } : {}), ...(budget === null ? {} : { budget_usd: budget }),
+    }));
+  };
+  const set = (changes: Record<string, string | number | null>): void => { params.set(changes); changed(); };
+
+  const budget = params.number("budget");
+  // The last place of the budget is no budget at all.
+  const budgetSlider = slider("budget", "Budget of the run", { min: 0, max: 121, step: 1, value: budget === null ? 121 : Math.min(120, toStep(budget, 1)) },
+    (v) => (v > 120 ? "no limit" : `$${toUsd(v, 1)}`), (v) => set({ budget: v > 120 ? null : toUsd(v, 1) }));
+  const priceSlider = slider("price", "Your price", { min: 0, max: 80, step: 1, value: toStep(params.number("price") ?? 2, 0.01) },
+    (v) => `$${toUsd(v, 0.01)} per hour`, (v) => set({ price: toUsd(v, 0.01) }));
+  const ownChanged = (gpu: string): void => {
+    const known = rows.find((o) => o.gpu === gpu)?.usd_per_hour ?? 2;
+    if (gpu) priceSlider.show(Math.max(0, Math.min(80, toStep(known, 0.01))));
+    priceSlider.input.disabled = !gpu;
+    set({ own: gpu, price: gpu ? toUsd(Number(priceSlider.input.value), 0.01) : null });
+  };
+  priceSlider.input.disabled = !params.get("own");
+  money.append(
+    select("pricing", "Prices", [["on-demand", "on demand, median"], ["cheapest", "on demand, cheapest"], ["spot", "spot, median"], ["purchase", "bought, written off"]], params.get("pricing", "on-demand"), (v) => set({ pricing: v === "on-demand" ? null : v })),
+    gpuSelect("own", "Price of", lists.gpus, params.get("own"), ownChanged, "as listed"), priceSlider.field,
+    numberField("samples", "Samples of the run", params.number("samples") ?? DEFAULT_SAMPLES, String(DEFAULT_SAMPLES), (v) => set({ samples: v }), 1e12), budgetSlider.field);
+
+  const name = (): string => runName(params, "gpus");
+  root.append(runForm(params, lists, false, changed), money, failed, status,
+    section("front", "Time against cost", chart.box, el("p", { class: "note" }, "Diamonds are on the front: no other GPU is both faster and cheaper. Faded ones are over the budget."),
+      el("div", { class: "controls" }, pngButton("png", chart, () => `${name()}-pareto`), csvButton("csv", () => rows, name))),
+    table);
+  changed();
+};

@@ -1,0 +1,34 @@
+// The state of a view is its address: a link shares it, going back restores it.
+
+/** Parameters that follow from page to page. */
+const SHARED = ["model", "gpu", "batch", "seq", "precision", "mode", "optimizer"];
+
+export class Params {
+  private values = new URLSearchParams(location.search);
+
+  get(key: string, otherwise = ""): string { return this.values.get(key) ?? otherwise; }
+
+  number(key: string): number | null {
+    const text = this.values.get(key);
+    const value = Number(text);
+    return text === null || text === "" || !Number.isFinite(value) ? null : value;
+  }
+
+  /** Sets parameters; `null` or an empty text removes one. The address follows without a new entry in the history. */
+  set(changes: Record<string, string | number | null>): void {
+    for (const [key, value] of Object.entries(changes)) {
+      if (value === null || value === "") this.values.delete(key);
+      else this.values.set(key, String(value));
+    }
+    const query = this.values.toString();
+    history.replaceState(null, "", location.pathname + (query ? `?${query}` : ""));
+  }
+
+  /** The query of another page with the same job. */
+  shared(): string {
+    const out = new URLSearchParams();
+    for (const key of SHARED) if (this.values.has(key)) out.set(key, this.get(key));
+    const query = out.toString();
+    return query ? `?${query}` : "";
+  }
+}

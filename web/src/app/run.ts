@@ -1,0 +1,101 @@
+// The job: model, sizes, formats. Every page that predicts has this form.
+import { el, select } from "../dom";
+import { digits, si } from "../format";
+import type { GpuInfo, ModelInfo } from "./answers";
+import { ask, type Question } from "./ask";
+import type { Params } from "./params";
+import { numberField, slider } from "./parts";
+
+export interface Catalogue { models: ModelInfo[]; gpus: GpuInfo[]; }
+
+let kept: Promise<Catalogue> | null = null;
+
+/** Models and GPUs, asked for once. */
+export function catalogue(): Promise<Catalogue> {
+  kept ??= Promise.all([ask<ModelInfo[]>({ ask: "models" }), ask<GpuInfo[]>({ ask: "gpus" })]).then(([models, gpus]) => ({ models, gpus }));
+  kept.catch(() => { kept = null; });
+  return kept;
+}
+
+export const DEFAULT_GPU = "h200";
+export const DEFAULT_MODEL = "resnet50";
+const PRECISIONS = ["fp32", "tf32", "amp", "bf16", "fp16", "fp8"];
+
+/** The fields of a question about the job in the address. */
+export function run(params: Params): Record<string, unknown> {
+  const out: Record<string, unknown> = {
+    model: params.get("model", DEFAULT_MODEL), precision: params.get("precision", "fp32"), mode: params.get("mode", "train"),
+  };
+  for (const key of ["batch", "seq"]) if (params.number(key) !== null) out[key] = params.number(key);
+  if (params.get("optimizer")) out.optimizer = params.get("optimizer");
+  return out;
+}
+
+export const question = (kind: string, params: Params, more: Record<string, unknown>): Question => ({ ask: kind, ...run(params), ...more });
+
+/** A name for files that are saved. */
+export const runName = (params: Params, ...more: string[]): string =>
+  [params.get("model", DEFAULT_MODEL), ...more, params.get("precision", "fp32"), params.get("mode", "train")].join("-").replace(/[^a-z0-9]+/gi, "-");
+
+/** A select of options in groups. */
+export function grouped(id: string, label: string, groups: Map<string, [string, string][]>, value: string, changed: (v: string) => void): HTMLElement {
+  const box = el("select", { id });
+  for (const [group, options] of groups) {
+    const inner = options.map(([v, text]) => el("option", { value: v }, text));
+    if (group) box.append(el("optgroup", { label: group }, ...inner));
+    else box.append(...inner);
+  }
+  box.value = value;
+  box.addEventListener("change", () => changed(box.value));
+  return el("label", { class: "field" }, el("span", {}, label), box);
+}
+
+function byGroup<T>(items: T[], group: (t: T) => string, option: (t: T) => [string, string]): Map<string, [string, string][]> {
+  const out = new Map<string, [string, string][]>();
+  for (const item of items) out.set(group(item), [...(out.get(group(item)) ?? []), option(item)]);
+  return out;
+}
+
+const VENDORS: Record<string, string> = { nvidia: "NVIDIA", amd: "AMD" };
+
+export function gpuSelect(id: string, label: string, gpus: GpuInfo[], value: string, changed: (v: string) => void, none?: string): HTMLElement {
+  const newest = [...gpus].sort((a, b) => (b.release_year ?? 0) - (a.release_year ?? 0));
+  const groups = byGroup(newest, (g) => `${VENDORS[g.vendor] ?? "other"} ${g.architecture}`, (g) => [g.name, `${g.name} (${digits(g.memory_gib)} GiB)`]);
+  const all = none === undefined ? groups : new Map([["", [["", none] as [string, string]]], ...groups]);
+  // An alias in a link stands for its GPU.
+  const known = gpus.some((g) => g.name === value) || value === "" ? value : gpus.find((g) => (g as GpuInfo & { aliases?: string[] }).aliases?.includes(value))?.name ?? value;
+  return grouped(id, label, all, known, changed);
+}
+
+// 1 to 1024 in eighths of a doubling.
+const toBatch = (v: number): number => Math.max(1, Math.round(2 ** (v / 8)));
+const toSlider = (batch: number): number => Math.round(8 * Math.log2(batch));
+
+/** The form of a job. `changed` is called with the address already set. */
+export function runForm(params: Params, { models, gpus }: Catalogue, withGpu: boolean, changed: () => void): HTMLElement {
+  const form = el("form", { class: "controls", "aria-label": "job" });
+  form.addEventListener("submit", (e) => e.preventDefault());
+  const build = (): void => {
+    const model = models.find((m) => m.name === params.get("model", DEFAULT_MODEL)) ?? models[0];
+    const set = (changes: Record<string, string | number | null>): void => { params.set(changes); changed(); };
+    const batch = params.number("batch") ?? model.default_batch;
+    const moved = slider("batch-slider", "Batch", { min: 0, max: 80, step: 1, value: Math.min(80, toSlider(batch)) }, (v) => String(toBatch(v)), (v) => {
+      (number.querySelector("input") as HTMLInputElement).value = String(toBatch(v));
+      set({ batch: toBatch(v) });
+    });
+    moved.field.querySelector("output")?.remove();
+    const number = numberField("batch", "samples", batch, String(model.default_batch), (v) => { if (v) moved.show(Math.min(80, toSlider(v))); set({ batch: v }); });
+    const groups = byGroup(models, (m) => m.family, (m) => [m.name, `${m.name} (${si(m.parameters, "").trim()})`]);
+    form.replaceChildren(
+      grouped("model", "Model", groups, model.name, (v) => { params.set({ model: v, batch: null, seq: null, layer: null }); build(); changed(); }),
+      ...(withGpu ? [gpuSelect("gpu", "GPU", gpus, params.get("gpu", DEFAULT_GPU), (v) => set({ gpu: v }))] : []),
+      moved.field, number,
+      ...(model.default_seq === null ? [] : [numberField("seq", "Sequence", params.number("seq") ?? model.default_seq, String(model.default_seq), (v) => set({ seq: v }), model.max_seq ?? 1048576)]),
+      select("precision", "Precision", PRECISIONS.map((p) => [p, p]), params.get("precision", "fp32"), (v) => set({ precision: v })),
+      select("mode", "Mode", [["train", "training"], ["infer", "inference"]], params.get("mode", "train"), (v) => { params.set({ mode: v, optimizer: v === "infer" ? null : params.get("optimizer") }); build(); changed(); }),
+      ...(params.get("mode", "train") === "infer" ? [] : [select("optimizer", "Optimizer", [["", `default (${model.optimizer})`], ["sgd", "sgd"], ["adam", "adam"], ["adamw", "adamw"], ["none", "none"]], params.get("optimizer"), (v) => set({ optimizer: v }))]),
+    );
+  };
+  build();
+  return form;
+}

@@ -1,0 +1,57 @@
+// Every page at every width and theme: nothing sticks out, no two labels of a chart lie on each other. Screenshots are
+// kept if PREFLOP_PAGES names a folder.
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { browser, folder } from "./pages.mjs";
+import { serve, TRACE, visit } from "./served.mjs";
+
+const SIZES = { phone: [390, 844], laptop: [1366, 768], "4k": [3840, 2160] };
+const PAGES = {
+  predict: "/predict?model=resnet50&gpu=h200&precision=amp&layer=layer1.0.conv2", compare: "/compare?model=resnet50&precision=amp&budget=200",
+  roofline: "/roofline?model=resnet50&gpu=h200&precision=amp", explore: "/explore?mac_per_sm=4", profile: "/profile", accuracy: "/accuracy", api: "/api",
+};
+let chromium, server;
+before(async () => {
+  [chromium, server] = await Promise.all([browser(), serve()]);
+});
+after(async () => {
+  await chromium.close();
+  server.stop();
+});
+
+function overlaps() {
+  const labels = [...document.querySelectorAll(".chart svg text")]
+    .filter((t) => !t.closest('[aria-label="tip"]') && t.textContent.trim() && !t.getAttribute("transform")?.includes("rotate"))
+    .map((t) => ({ chart: t.closest(".chart").id, text: t.textContent, box: t.getBoundingClientRect() }));
+  const pairs = [];
+  labels.forEach((a, i) => labels.slice(i + 1).forEach((b) => {
+    const wide = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
+    const high = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
+    if (a.chart === b.chart && wide > 2 && high > 4) pairs.push(`${a.text} / ${b.text}`);
+  }));
+  return pairs;
+}
+
+for (const [size, [width, height]] of Object.entries(SIZES)) {
+  for (const colorScheme of ["light", "dark"]) {
+    test(`${size}, ${colorScheme}`, async () => {
+      for (const [name, path] of Object.entries(PAGES)) {
+        const { tab, context, wrong } = await visit(chromium, server.url + path, { viewport: { width, height }, colorScheme });
+        if (name === "profile") {
+          await tab.setInputFiles("#file", { name: "trace.json", mimeType: "application/json", buffer: Buffer.from(TRACE) });
+          await tab.waitForSelector("#transfer-table");
+        }
+        if (name === "predict") await tab.waitForSelector("#kernels-table");
+        if (name === "explore") await tab.waitForSelector("#designs-table");
+        await tab.waitForTimeout(150);
+        const wide = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        await tab.screenshot({ path: join(folder, `app-${name}-${size}-${colorScheme}.png`), fullPage: name !== "api" });
+        assert.ok(wide <= 0, `${name} sticks out by ${wide} px`);
+        assert.deepEqual(await tab.evaluate(overlaps), [], name);
+        assert.deepEqual(wrong, [], name);
+        await context.close();
+      }
+    });
+  }
+}
