@@ -27,6 +27,19 @@ pub struct RunArgs {
     /// Optimizer of a training step [default: as the model is usually trained]
     #[arg(long, value_name = "NAME", value_parser = optimizer())]
     pub optimizer: Option<OptimizerChoice>,
+
+    /// Attention as one fused kernel, or as plain products with the scores in memory
+    #[arg(long, value_name = "HOW", default_value = "fused", value_parser = attention())]
+    pub attention: AttentionChoice,
+}
+
+/// How attention is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttentionChoice {
+    /// `scaled_dot_product_attention`.
+    Fused,
+    /// Products, mask and softmax one by one.
+    Eager,
 }
 
 /// A parser of one of these names, which help and completions list.
@@ -60,6 +73,17 @@ pub fn optimizer() -> impl TypedValueParser<Value = OptimizerChoice> {
     ])
 }
 
+/// For `--attention`.
+fn attention() -> impl TypedValueParser<Value = AttentionChoice> {
+    choice(vec![
+        (PossibleValue::new("fused").help("PyTorch's scaled_dot_product_attention"), AttentionChoice::Fused),
+        (
+            PossibleValue::new("eager").help("attn_implementation=\"eager\" of Hugging Face"),
+            AttentionChoice::Eager,
+        ),
+    ])
+}
+
 /// A model made ready: its graph and the operators of an iteration.
 #[derive(Debug)]
 pub struct Job {
@@ -77,7 +101,10 @@ impl RunArgs {
 
     /// The model, with another batch or sequence length where a sweep says so.
     pub fn job(&self, model: &str, batch: Option<u64>, seq: Option<u64>) -> anyhow::Result<Job> {
-        let graph = input::model(model, batch.or(self.batch), seq.or(self.seq))?;
+        let mut graph = input::model(model, batch.or(self.batch), seq.or(self.seq))?;
+        if self.attention == AttentionChoice::Eager {
+            graph = graph.with_eager_attention();
+        }
         let iteration = lower(&graph, &self.options())?;
         Ok(Job { graph, iteration })
     }

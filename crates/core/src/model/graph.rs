@@ -245,6 +245,9 @@ pub enum GraphOp {
         /// Dropout of the weights in training? Fused kernels do it inside; plain products need a kernel.
         #[serde(default)]
         dropout: bool,
+        /// Plain products with the scores as a tensor instead of a fused kernel?
+        #[serde(default)]
+        eager: bool,
     },
     /// Recurrent layers over `[s, b, f]` (or `[b, s, f]`): x; for each layer and direction w_ih, w_hh, b_ih, b_hh.
     Rnn {
@@ -370,6 +373,18 @@ pub struct Graph {
 }
 
 impl Graph {
+    /// The same model with attention as plain products, as before fused kernels or with
+    /// `attn_implementation="eager"`.
+    #[must_use]
+    pub fn with_eager_attention(mut self) -> Self {
+        for node in &mut self.nodes {
+            if let GraphOp::Attention { eager, .. } = &mut node.op {
+                *eager = true;
+            }
+        }
+        self
+    }
+
     /// Elements of all parameters.
     pub fn parameter_count(&self) -> u64 {
         self.parameters.iter().fold(0, |n, p| n.saturating_add(p.shape.numel()))

@@ -75,6 +75,6 @@ impl Builder {
         {
             return self.error("attention", format!("q {q}, k {k} and v {v} do not fit together"));
         }
-        self.call("attention", GraphOp::Attention { causal, dropout }, inputs, &[], &q)
+        self.call("attention", GraphOp::Attention { causal, dropout, eager: false }, inputs, &[], &q)
     }
 }

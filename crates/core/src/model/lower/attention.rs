@@ -41,6 +41,29 @@ impl Lowering<'_> {
         self.record1(Backward::Attention { op, layouts }, &[q, k, v], &saved, out)
     }
 
+    /// Hugging Face's `eager_attention_forward`: the scores as a tensor in the model's own format, each step a kernel
+    /// of its own. The causal mask is a choice between scores and a constant.
+    pub(super) fn eager_attention(&mut self, inputs: &[Value], causal: bool, dropout: bool) -> Value {
+        let (&[q, mut k, mut v] | &[q, mut k, mut v, _]) = inputs else { return inputs[0] };
+        if k.shape[1] != q.shape[1] {
+            k = self.repeat_heads(k, q.shape[1]);
+            v = self.repeat_heads(v, q.shape[1]);
+        }
+        let k = self.permute(k, &[0, 1, 3, 2]);
+        let [q, k] = [q, k].map(|x| self.lowered(x));
+        let scores = self.matmul(q, k);
+        let mut scores = self.unary(scores, Unary::MulScalar, false);
+        if let Some(&mask) = inputs.get(3) {
+            scores = self.binary(scores, mask, Binary::Add, scores.shape, false);
+        } else if causal {
+            scores = self.unary(scores, Unary::AddScalar, false);
+        }
+        let weights = self.softmax(scores);
+        let dropped = if dropout { self.dropout(weights) } else { weights };
+        let [dropped, v] = [dropped, v].map(|x| self.lowered(x));
+        self.matmul(dropped, v)
+    }
+
     /// `_scaled_dot_product_attention_math`: the scores as a tensor. Half precision is computed in fp32, and
     /// the kernel sits below autocast.
     fn math_attention(

@@ -137,7 +137,10 @@ impl Lowering<'_> {
                 let a = self.lowered(inputs[0]);
                 self.matmul(a, b)
             }
-            GraphOp::Attention { causal, dropout } => self.attention(inputs, *causal, *dropout),
+            GraphOp::Attention { causal, dropout, eager: false } => self.attention(inputs, *causal, *dropout),
+            GraphOp::Attention { causal, dropout, eager: true } => {
+                self.eager_attention(inputs, *causal, *dropout)
+            }
             GraphOp::Rnn { kind, hidden, layers, bidirectional, batch_first } => {
                 let s = inputs[0].shape;
                 let (seq, batch) = if *batch_first { (s[1], s[0]) } else { (s[0], s[1]) };

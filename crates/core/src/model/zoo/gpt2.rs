@@ -1,4 +1,6 @@
-//! GPT-2 as in Hugging Face's `GPT2LMHeadModel` (Radford et al. 2019).
+//! GPT-2 as in Hugging Face's `GPT2LMHeadModel` (Radford et al. 2019), and the sizes of GPT-3 (Brown et al. 2020, table 2.1)
+//! in the same code, as published measurements run them: heads times head size is the width there, so that GPT-3 XL is
+//! 3072 wide.
 
 use super::super::OptimizerChoice;
 use super::super::builder::{Builder, Built, Tensor};
@@ -19,18 +21,28 @@ const fn info(name: &'static str, title: &'static str, batch: u64, parameters: u
     }
 }
 
+const fn long(info: ModelInfo) -> ModelInfo {
+    ModelInfo { default_seq: Some(LONG_POSITIONS), max_seq: Some(LONG_POSITIONS), ..info }
+}
+
 pub(super) const MODELS: &[Entry] = &[
     Entry { info: info("gpt2", "GPT-2 small", 8, 124_439_808), build },
     Entry { info: info("gpt2-medium", "GPT-2 medium", 4, 354_823_168), build },
     Entry { info: info("gpt2-large", "GPT-2 large", 4, 774_030_080), build },
     Entry { info: info("gpt2-xl", "GPT-2 XL", 2, 1_557_611_200), build },
+    Entry { info: long(info("gpt3-xl", "GPT-3 XL, 24 layers of 3072", 2, 2_879_554_560)), build },
+    Entry { info: long(info("gpt3-2.7b", "GPT-3 2.7B", 2, 2_651_553_280)), build },
 ];
 
 const VOCABULARY: u64 = 50_257;
 const POSITIONS: u64 = 1024;
+const LONG_POSITIONS: u64 = 2048;
 
 fn build(s: Sizes) -> Built<Graph> {
+    let positions = if s.name.starts_with("gpt3") { LONG_POSITIONS } else { POSITIONS };
     let (width, layers, heads) = match s.name {
+        "gpt3-xl" => (3072, 24, 24),
+        "gpt3-2.7b" => (2560, 32, 32),
         "gpt2-medium" => (1024, 24, 16),
         "gpt2-large" => (1280, 36, 20),
         "gpt2-xl" => (1600, 48, 25),
@@ -42,10 +54,10 @@ fn build(s: Sizes) -> Built<Graph> {
     let (x, table) = b.scope("transformer", |b| {
         let tokens = b.view(tokens, &[s.batch, s.seq])?;
         let (words, table) = b.embedding("wte", tokens, VOCABULARY, width)?;
-        let positions = b.arange(s.seq)?;
-        let positions = b.unary(positions, super::super::graph::Unary::AddScalar)?;
-        let positions = b.view(positions, &[1, s.seq])?;
-        let (places, _) = b.embedding("wpe", positions, POSITIONS, width)?;
+        let places = b.arange(s.seq)?;
+        let places = b.unary(places, super::super::graph::Unary::AddScalar)?;
+        let places = b.view(places, &[1, s.seq])?;
+        let (places, _) = b.embedding("wpe", places, positions, width)?;
         let x = b.add(words, places)?;
         let mut x = b.dropout(x)?;
         for i in 0..layers {

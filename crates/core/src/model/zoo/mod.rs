@@ -18,6 +18,7 @@ mod gpt2;
 mod inception;
 mod llama;
 mod mobilenet;
+mod opt;
 mod resnet;
 mod sockeye;
 mod swin;
@@ -90,6 +91,7 @@ const FAMILIES: &[&[Entry]] = &[
     transformer::MODELS,
     bert::MODELS,
     gpt2::MODELS,
+    opt::MODELS,
     llama::MODELS,
     t5::MODELS,
     sockeye::MODELS,
