@@ -15,6 +15,8 @@ pub struct Job {
     pub batch: u64,
     /// Tokens of one sample.
     pub seq: Option<u64>,
+    /// How it was lowered.
+    pub options: LowerOptions,
     /// Its operators.
     pub iteration: Iteration,
 }
@@ -47,7 +49,8 @@ impl Memory {
         let graph = zoo::build(&run.model, run.batch, run.seq)?;
         let options = LowerOptions { mode: run.mode, precision: run.precision, optimizer: run.optimizer };
         let iteration = lower(&graph, &options)?;
-        let job = Arc::new(Job { model: graph.name, batch: graph.samples, seq: graph.seq, iteration });
+        let job =
+            Arc::new(Job { model: graph.name, batch: graph.samples, seq: graph.seq, options, iteration });
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.truncate(KEPT - 1);
         recent.push_front((key, Arc::clone(&job)));

@@ -8,7 +8,7 @@
 //! much time comes from the shell: recordings as a [`Profile`](preflop_core::profile::Profile), the scoreboard as a
 //! function.
 
-mod catalogue;
+pub mod catalogue;
 mod compare;
 mod delta;
 mod document;
@@ -22,8 +22,10 @@ mod profile;
 pub mod question;
 mod roofline;
 mod schema;
+mod view;
 
 pub use document::document;
 pub use engine::{Engine, Kind};
 pub use error::{ApiError, error_json};
 pub use profile::ProfileOptions;
+pub use view::PageView;

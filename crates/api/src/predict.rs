@@ -6,7 +6,7 @@ use crate::question::Predict;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit};
 use preflop_core::gpu::Assumption;
-use preflop_core::model::{Iteration, Phase, Step};
+use preflop_core::model::{Iteration, Phase, Step, zoo};
 use preflop_core::ops::{Op, shape};
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
 use serde::Serialize;
@@ -42,7 +42,12 @@ pub struct Answer<'a> {
     pub gpu_busy_ms: f64,
     pub host_ms: f64,
     pub memory_mib: f64,
+    /// The peak with context and reserve: what the card must have.
+    pub needed_mib: f64,
     pub fits: bool,
+    /// Where it does not fit, the largest batch that does; 0 if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest_batch: Option<u64>,
     pub samples_per_s: f64,
     pub flops: f64,
     pub dram_bytes: f64,
@@ -131,9 +136,11 @@ impl<'a> Answer<'a> {
         gpu: &'a Gpu,
         iteration: &'a Iteration,
         p: &'a IterationPrediction,
+        largest_batch: Option<u64>,
     ) -> Self {
         let (steps, busy) = steps(iteration, p);
         let m = iteration.memory;
+        let (reserve, prudent) = (Reserve::default(), fit::prudent_peak(iteration));
         Self {
             question,
             iteration_ms: p.time.ms(),
@@ -142,7 +149,9 @@ impl<'a> Answer<'a> {
             gpu_busy_ms: p.gpu_busy.ms(),
             host_ms: p.host.ms(),
             memory_mib: m.peak.mib(),
-            fits: Reserve::default().fits(fit::prudent_peak(iteration), gpu),
+            needed_mib: reserve.needed(prudent).mib(),
+            fits: reserve.fits(prudent, gpu),
+            largest_batch,
             samples_per_s: iteration.samples as f64 / p.time.0,
             flops: p.flops.0,
             dram_bytes: p.dram.0,
@@ -177,7 +186,14 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
         precision: asked.run.precision.name(),
         mode: asked.run.mode.name(),
     };
-    let mut answer = Answer::new(&question, gpu, &job.iteration, &prediction);
+    let reserve = Reserve::default();
+    let largest = if reserve.fits(fit::prudent_peak(&job.iteration), gpu) {
+        None
+    } else {
+        let peak = |batch| fit::peak_of_zoo(&job.model, batch, job.seq, &job.options);
+        Some(fit::largest_batch(gpu, &reserve, zoo::MAX_BATCH, peak)?)
+    };
+    let mut answer = Answer::new(&question, gpu, &job.iteration, &prediction, largest);
     if asked.layers {
         let (steps, busy) = steps(&job.iteration, &prediction);
         answer.layers = Some(layers(&steps, busy));

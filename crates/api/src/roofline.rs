@@ -3,7 +3,8 @@
 use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::question::Roofline;
-use preflop_core::roofline::{By, Machine, MachineData, RowData, Rows, entries_of_iteration};
+use crate::view::PageView;
+use preflop_core::roofline::{By, Machine, MachineData, Rows, entries_of_iteration};
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]
@@ -11,22 +12,7 @@ pub struct Answer {
     title: String,
     /// Points are single calls.
     per_call: bool,
-    views: Vec<View>,
-}
-
-/// The run on one GPU.
-#[derive(Debug, Serialize)]
-struct View {
-    label: String,
-    gpu: String,
-    machine: MachineData,
-    rows: Vec<RowData>,
-    /// Pieces of work that the rows stand for.
-    entries: usize,
-    /// Rows that were put together because there are too many to draw.
-    merged: usize,
-    zero_flop_launch_share: f64,
-    zero_flop_time_share: f64,
+    views: Vec<PageView>,
 }
 
 /// Rows of a chart that a page shows one by one.
@@ -51,17 +37,7 @@ pub fn answer(engine: &Engine, asked: &Roofline) -> Result<Answer, ApiError> {
             let machine = Machine::of(gpu);
             let rows =
                 Rows::new(&entries_of_iteration(&job.iteration, &prediction, gpu), By::Operator, &machine);
-            let (limited, merged) = rows.limited(MAX_MARKS);
-            View {
-                label: String::new(),
-                gpu: machine.name.clone(),
-                machine: MachineData::from(&machine),
-                rows: limited.iter().map(|r| RowData::from(r).rounded()).collect(),
-                entries: rows.entries,
-                merged,
-                zero_flop_launch_share: rows.summary.zero_flop.launch_share,
-                zero_flop_time_share: rows.summary.zero_flop.time_share,
-            }
+            PageView::new("", MachineData::from(&machine), &rows, None, MAX_MARKS)
         })
         .collect();
     Ok(Answer { title, per_call: true, views })

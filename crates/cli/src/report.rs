@@ -3,100 +3,28 @@
 use crate::output::{self, Align, Output};
 use crate::shape;
 use comfy_table::{Cell, Color};
-use preflop_core::cost::{Reserve, fit};
+use preflop_api::predict::{Answer, steps};
 use preflop_core::model::{Iteration, MemoryUse, Phase, Step};
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
 use preflop_core::units::{Bytes, Flops, Seconds};
 use preflop_core::{Gpu, Pass};
 use serde::Serialize;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io::{self, Write};
 
-/// What was asked for.
-#[derive(Debug, Clone, Serialize)]
-pub struct Question {
-    /// Model name.
-    pub model: String,
-    /// GPU name.
-    pub gpu: String,
-    /// Samples of one iteration.
-    pub batch: u64,
-    /// Tokens of one sample, for models that have them.
-    pub seq: Option<u64>,
-    /// Number formats.
-    pub precision: &'static str,
-    /// Training or inference.
-    pub mode: &'static str,
-}
+pub use preflop_api::predict::Question;
 
-/// The answer, with the names and units that scripts rely on.
+/// The answer with what its page needs beside it. As JSON it is the answer alone.
 #[derive(Debug, Serialize)]
 pub struct Report<'a> {
     #[serde(flatten)]
-    question: &'a Question,
-    iteration_ms: f64,
-    low_ms: f64,
-    high_ms: f64,
-    gpu_busy_ms: f64,
-    host_ms: f64,
-    memory_mib: f64,
-    /// The peak with context and reserve: what the card must have.
-    needed_mib: f64,
-    fits: bool,
-    /// Where it does not fit, the largest batch that does; 0 if none does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    largest_batch: Option<u64>,
-    samples_per_s: f64,
-    flops: f64,
-    dram_bytes: f64,
-    bound: Bound,
-    unmodelled: Vec<Unmodelled<'a>>,
-    ops: Vec<OpLine<'a>>,
-    parameters: u64,
-    memory: MemoryParts,
-    gpu_memory_mib: f64,
-    assumptions: &'a [preflop_core::gpu::Assumption],
+    answer: Answer<'a>,
     #[serde(skip)]
     gpu: &'a Gpu,
     #[serde(skip)]
     steps: Vec<(&'a Step, &'a OpPrediction)>,
     #[serde(skip)]
     parts: MemoryUse,
-}
-
-/// An operator we know by name only, and how much of the GPU's time that concerns.
-#[derive(Debug, Serialize)]
-struct Unmodelled<'a> {
-    op: &'a str,
-    count: u64,
-    share: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct OpLine<'a> {
-    name: &'a str,
-    op: &'a str,
-    phase: Phase,
-    count: u64,
-    /// All `count` runs together.
-    time_us: f64,
-    share: f64,
-    bound: Bound,
-    pass: &'static str,
-    dtype: &'static str,
-    shape: String,
-}
-
-/// The unit stands in every name, as in all JSON.
-#[derive(Debug, Serialize)]
-#[allow(clippy::struct_field_names)]
-struct MemoryParts {
-    weights_mib: f64,
-    gradients_mib: f64,
-    optimizer_mib: f64,
-    activations_mib: f64,
-    workspace_mib: f64,
 }
 
 /// Operators shown to people.
@@ -111,48 +39,13 @@ impl<'a> Report<'a> {
         p: &'a IterationPrediction,
         largest_batch: Option<u64>,
     ) -> Self {
-        let steps: Vec<(&Step, &OpPrediction)> =
-            p.steps.iter().filter_map(|s| Some((iteration.steps.get(s.step)?, &s.one))).collect();
-        let busy: f64 = steps.iter().map(|(s, p)| p.time.us() * f64::from(s.count)).sum();
-        let busy = if busy > 0.0 { busy } else { 1.0 };
-        let m = iteration.memory;
-        let (reserve, prudent) = (Reserve::default(), fit::prudent_peak(iteration));
-        Self {
-            question,
-            iteration_ms: p.time.ms(),
-            low_ms: p.low.ms(),
-            high_ms: p.high.ms(),
-            gpu_busy_ms: p.gpu_busy.ms(),
-            host_ms: p.host.ms(),
-            memory_mib: m.peak.mib(),
-            needed_mib: reserve.needed(prudent).mib(),
-            fits: reserve.fits(prudent, gpu),
-            largest_batch,
-            samples_per_s: iteration.samples as f64 / p.time.0,
-            flops: p.flops.0,
-            dram_bytes: p.dram.0,
-            bound: p.bound,
-            unmodelled: unmodelled(&steps, busy),
-            ops: lines(&steps, busy),
-            parameters: iteration.parameters,
-            memory: MemoryParts {
-                weights_mib: m.weights.mib(),
-                gradients_mib: m.gradients.mib(),
-                optimizer_mib: m.optimizer.mib(),
-                activations_mib: m.activations.mib(),
-                workspace_mib: m.workspace.mib(),
-            },
-            gpu_memory_mib: gpu.memory.mib(),
-            assumptions: &gpu.assumptions,
-            gpu,
-            steps,
-            parts: m,
-        }
+        let answer = Answer::new(question, gpu, iteration, p, largest_batch);
+        Self { answer, gpu, steps: steps(iteration, p).0, parts: iteration.memory }
     }
 
     /// The page for people.
     pub fn write(&self, out: &mut impl Write, output: &Output) -> io::Result<()> {
-        let q = self.question;
+        let q = self.answer.question;
         let seq = q.seq.map_or_else(String::new, |s| format!(", sequence {s}"));
         let mode = if q.mode == "train" { "training" } else { "inference" };
         let gpu =
@@ -173,21 +66,25 @@ impl<'a> Report<'a> {
 
     fn facts(&self, output: &Output) -> Vec<(&'static str, String)> {
         let ms = |x: f64| output::time(Seconds(x / 1e3));
-        let time = output.bold(&ms(self.iteration_ms));
-        let verdict = if self.fits { "fits" } else { "DOES NOT FIT" };
-        let memory = output::memory(Bytes::from_mib(self.memory_mib));
+        let time = output.bold(&ms(self.answer.iteration_ms));
+        let verdict = if self.answer.fits { "fits" } else { "DOES NOT FIT" };
+        let memory = output::memory(Bytes::from_mib(self.answer.memory_mib));
         vec![
             (
                 "time",
-                format!("{time} per iteration (90 % interval {} to {})", ms(self.low_ms), ms(self.high_ms)),
+                format!(
+                    "{time} per iteration (90 % interval {} to {})",
+                    ms(self.answer.low_ms),
+                    ms(self.answer.high_ms)
+                ),
             ),
-            ("throughput", format!("{} samples/s", output::three_digits(self.samples_per_s))),
+            ("throughput", format!("{} samples/s", output::three_digits(self.answer.samples_per_s))),
             ("bound", self.binding()),
             (
                 "memory",
                 format!(
                     "{memory} ({} with reserve) of {}: {verdict}",
-                    output::memory(Bytes::from_mib(self.needed_mib)),
+                    output::memory(Bytes::from_mib(self.answer.needed_mib)),
                     output::memory(self.gpu.memory)
                 ),
             ),
@@ -196,9 +93,9 @@ impl<'a> Report<'a> {
                 "work",
                 format!(
                     "{}, {} through DRAM, {} parameters",
-                    output::flops(Flops(self.flops)),
-                    output::traffic(Bytes(self.dram_bytes)),
-                    output::si(self.parameters as f64, "").trim_end()
+                    output::flops(Flops(self.answer.flops)),
+                    output::traffic(Bytes(self.answer.dram_bytes)),
+                    output::si(self.answer.parameters as f64, "").trim_end()
                 ),
             ),
         ]
@@ -231,8 +128,8 @@ impl<'a> Report<'a> {
 
     fn binding(&self) -> String {
         let ms = |x: f64| output::time(Seconds(x / 1e3));
-        let (busy, host) = (ms(self.gpu_busy_ms), ms(self.host_ms));
-        match self.bound {
+        let (busy, host) = (ms(self.answer.gpu_busy_ms), ms(self.answer.host_ms));
+        match self.answer.bound {
             Bound::Host => format!("host: it needs {host} to launch what the GPU does in {busy}"),
             bound => format!("{}: the GPU is busy for {busy}, the host for {host}", bound.name()),
         }
@@ -311,11 +208,12 @@ impl<'a> Report<'a> {
     /// What a careful reader should know: memory that lacks, operators not modelled, defaults taken.
     fn remarks(&self) -> Vec<String> {
         let mut out = Vec::new();
-        if !self.fits {
+        if !self.answer.fits {
             out.push(self.how_to_fit());
         }
-        if !self.unmodelled.is_empty() {
+        if !self.answer.unmodelled.is_empty() {
             let list: Vec<String> = self
+                .answer
                 .unmodelled
                 .iter()
                 .map(|u| format!("{} (x{}, {:.1} % of the time)", u.op, u.count, 100.0 * u.share))
@@ -341,10 +239,10 @@ impl<'a> Report<'a> {
             .collect();
         let what = format!(
             "It needs {} with reserve. At the peak: {}.",
-            output::memory(Bytes::from_mib(self.needed_mib)),
+            output::memory(Bytes::from_mib(self.answer.needed_mib)),
             parts.join(", ")
         );
-        match self.largest_batch {
+        match self.answer.largest_batch {
             Some(0) => {
                 format!(
                     "{what} No batch fits: a GPU with more memory, a smaller format or several GPUs are needed."
@@ -388,55 +286,4 @@ fn bound_color(bound: Bound) -> Color {
         Bound::Dram | Bound::L2 => Color::Yellow,
         Bound::Latency | Bound::Host => Color::Red,
     }
-}
-
-/// One line for each place and call; what runs several times in one place is counted.
-fn lines<'a>(steps: &[(&'a Step, &'a OpPrediction)], busy: f64) -> Vec<OpLine<'a>> {
-    let mut places = HashMap::new();
-    let mut lines: Vec<OpLine> = Vec::new();
-    for (step, p) in steps {
-        let time = p.time.us() * f64::from(step.count);
-        match places.entry((step.name.as_str(), step.phase, &step.call)) {
-            Entry::Occupied(place) => {
-                let line: &mut OpLine = &mut lines[*place.get()];
-                line.count += u64::from(step.count);
-                line.time_us += time;
-                line.share += time / busy;
-            }
-            Entry::Vacant(place) => {
-                place.insert(lines.len());
-                lines.push(OpLine {
-                    name: &step.name,
-                    op: step.call.name(),
-                    phase: step.phase,
-                    count: u64::from(step.count),
-                    time_us: time,
-                    share: time / busy,
-                    bound: p.bound,
-                    pass: step.call.pass.name(),
-                    dtype: step.call.dtype.name(),
-                    shape: shape::describe(&step.call),
-                });
-            }
-        }
-    }
-    lines.sort_by(|a, b| b.time_us.total_cmp(&a.time_us));
-    lines
-}
-
-fn unmodelled<'a>(steps: &[(&'a Step, &'a OpPrediction)], busy: f64) -> Vec<Unmodelled<'a>> {
-    let mut out: Vec<Unmodelled> = Vec::new();
-    for (step, p) in steps {
-        let preflop_core::Op::Unmodelled { name, .. } = &step.call.op else { continue };
-        let (count, share) = (u64::from(step.count), p.time.us() * f64::from(step.count) / busy);
-        match out.iter_mut().find(|u| u.op == name) {
-            Some(known) => {
-                known.count += count;
-                known.share += share;
-            }
-            None => out.push(Unmodelled { op: name, count, share }),
-        }
-    }
-    out.sort_by(|a, b| b.share.total_cmp(&a.share));
-    out
 }

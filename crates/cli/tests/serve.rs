@@ -85,6 +85,70 @@ fn the_page_and_the_scoreboard_are_in_the_binary() {
 }
 
 #[test]
+fn the_command_line_and_the_server_say_the_same() {
+    let served = serve(&[]);
+    let asked = |name: &str, body: &str| -> Value {
+        let head = format!(
+            "POST /api/v1/{name} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            served.address,
+            body.len()
+        );
+        let reply = text(served.request(&head));
+        serde_json::from_str(reply.split("\r\n\r\n").nth(1).unwrap()).unwrap()
+    };
+    let printed = |args: &[&str]| -> Value {
+        let out = Command::new(env!("CARGO_BIN_EXE_preflop")).args(args).arg("--json").output().unwrap();
+        serde_json::from_slice(&out.stdout).unwrap()
+    };
+    assert_eq!(
+        asked("predict", r#"{"model": "gpt2", "gpu": "t4", "batch": 64, "precision": "fp16"}"#),
+        printed(&["predict", "gpt2", "--gpu", "t4", "--batch", "64", "--precision", "fp16"])
+    );
+    assert_eq!(asked("gpus", "{}"), printed(&["gpus"]));
+    assert_eq!(asked("gpu", r#"{"gpu": "a100"}"#), printed(&["gpus", "show", "a100"]));
+    assert_eq!(asked("models", "{}"), printed(&["models"]));
+    let same = |ours: &Value, theirs: &Value, keys: &[&str]| {
+        for key in keys {
+            assert_eq!(ours[*key], theirs[*key], "{key}");
+        }
+    };
+    let rows = asked("compare", r#"{"model": "resnet50", "gpus": ["h100", "rtx-4090"], "precision": "amp"}"#);
+    let other = printed(&["compare", "resnet50", "--gpus", "h100,rtx-4090", "--precision", "amp"]);
+    for place in 0..2 {
+        let keys = [
+            "gpu",
+            "batch",
+            "iteration_ms",
+            "low_ms",
+            "high_ms",
+            "samples_per_s",
+            "memory_mib",
+            "needed_mib",
+            "fits",
+            "usd_per_hour",
+            "price_date",
+            "usd_per_million_samples",
+            "joules_per_sample",
+            "bound",
+            "pareto",
+        ];
+        same(&rows[place], &other[place], &keys);
+    }
+    let designs = asked("explore", r#"{"network": "vgg16", "base": "p100-pcie"}"#);
+    let other = printed(&["explore", "vgg16", "--base", "p100-pcie"]);
+    same(&designs, &other, &["base", "network", "base_time_ms", "layers"]);
+    for place in 0..9 {
+        let keys = ["name", "scales", "time_ms", "speedup", "bottlenecks", "cost", "on_front"];
+        same(&designs["designs"][place], &other["designs"][place], &keys);
+    }
+    let layers = asked("delta", r#"{"network": "googlenet", "gpu": "titan-xp"}"#);
+    let other = printed(&["delta", "googlenet", "--gpu", "titan-xp"]);
+    same(&layers, &other, &["gpu", "total_ms", "bottlenecks"]);
+    let keys = ["name", "l1_bytes", "l2_bytes", "dram_bytes", "time_ms", "bottleneck", "cta_tile", "num_cta"];
+    same(&layers["layers"][7], &other["layers"][7], &keys);
+}
+
+#[test]
 fn others_need_a_word_and_a_token() {
     let refused = Command::new(env!("CARGO_BIN_EXE_preflop"))
         .args(["serve", "--port", "0", "--no-open", "--host", "0.0.0.0"])

@@ -9,7 +9,7 @@ export interface LayerLine { name: string; time_us: number; share: number; bound
 export interface Prediction {
   model: string; gpu: string; batch: number; seq: number | null; precision: string; mode: string;
   iteration_ms: number; low_ms: number; high_ms: number; gpu_busy_ms: number; host_ms: number;
-  memory_mib: number; gpu_memory_mib: number; fits: boolean; samples_per_s: number; flops: number; dram_bytes: number; bound: string;
+  memory_mib: number; gpu_memory_mib: number; needed_mib: number; fits: boolean; largest_batch?: number; samples_per_s: number; flops: number; dram_bytes: number; bound: string;
   unmodelled: { op: string; count: number; share: number }[]; ops: OpLine[]; layers: LayerLine[]; parameters: number;
   memory: Record<string, number>; assumptions: { key: string; value: number; why: string }[];
 }

@@ -3,8 +3,9 @@
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use clap::{Args, Subcommand};
+use preflop_api::catalogue::{Listed, Shown};
+use preflop_core::Gpu;
 use preflop_core::gpu::{FIELDS, Vendor, catalog};
-use preflop_core::{Dtype, Gpu};
 use serde::Serialize;
 use std::io::Write;
 
@@ -40,47 +41,6 @@ pub fn run(args: GpusArgs, output: &Output) -> anyhow::Result<()> {
         Some(GpusCommand::Show { gpu }) => show(&input::gpu(&gpu)?, output),
         Some(GpusCommand::Diff { a, b }) => diff(&input::gpu(&a)?, &input::gpu(&b)?, output),
     }
-}
-
-#[derive(Serialize)]
-struct Listed<'a> {
-    name: &'a str,
-    title: &'a str,
-    vendor: Vendor,
-    architecture: &'a str,
-    release_year: Option<u32>,
-    sm_count: u32,
-    memory_gib: f64,
-    dram_gbs: f64,
-    fp32_tflops: Option<f64>,
-    tensor_16bit_tflops: Option<f64>,
-    tdp_w: f64,
-    aliases: Vec<String>,
-}
-
-impl<'a> Listed<'a> {
-    fn new(gpu: &'a Gpu) -> Self {
-        let tensor = gpu.tensor.get(Dtype::Bf16).or_else(|| gpu.tensor.get(Dtype::Fp16));
-        Self {
-            name: &gpu.name,
-            title: &gpu.title,
-            vendor: gpu.vendor,
-            architecture: gpu.architecture.name(),
-            release_year: gpu.release_year,
-            sm_count: gpu.sm_count,
-            memory_gib: (gpu.memory.mib() / 1024.0 * 100.0).round() / 100.0,
-            dram_gbs: gpu.dram.gbs(),
-            fp32_tflops: gpu.plain.get(Dtype::Fp32).map(|r| tenth(r.tflops())),
-            tensor_16bit_tflops: tensor.map(|r| tenth(r.tflops())),
-            tdp_w: gpu.tdp_w,
-            aliases: catalog::aliases(&gpu.name),
-        }
-    }
-}
-
-/// Rounds away what the change of units left behind.
-fn tenth(x: f64) -> f64 {
-    (x * 10.0).round() / 10.0
 }
 
 fn vendor_name(vendor: Vendor) -> &'static str {
@@ -148,32 +108,10 @@ fn list(output: &Output) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-#[derive(Serialize)]
-struct Shown<'a> {
-    #[serde(flatten)]
-    listed: Listed<'a>,
-    chip: &'a str,
-    compute_capability: &'a str,
-    form: &'a str,
-    dram_kind: &'a str,
-    host_interface: &'a str,
-    facts: &'a [preflop_core::gpu::Fact],
-    assumptions: &'a [preflop_core::gpu::Assumption],
-}
-
 fn show(gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
     let listed = Listed::new(gpu);
     if output.json {
-        return output::print_json(&Shown {
-            listed,
-            chip: &gpu.chip,
-            compute_capability: &gpu.compute_capability,
-            form: &gpu.form,
-            dram_kind: &gpu.dram_kind,
-            host_interface: &gpu.host_interface,
-            facts: &gpu.facts,
-            assumptions: &gpu.assumptions,
-        });
+        return output::print_json(&Shown::new(gpu));
     }
     let mut out = output::stdout();
     writeln!(out, "{} ({})", output.bold(&gpu.title), gpu.name)?;
