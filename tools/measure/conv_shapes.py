@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Draws convolution shapes for cudnn_choice, with no GPU and no PyTorch: usage: conv_shapes.py COUNT SEED > shapes.txt
+"""Draws convolution shapes for cudnn_choice, with no GPU and no PyTorch: usage: conv_shapes.py COUNT SEED [fp32-nhwc] > shapes.txt
 
 Half look like layers of networks, half are random; grouped, dilated, rectangular and large filters are drawn more
 often than networks have them, since the choice of engine is least regular there. Depthwise layers in fp32, tf32 and
-bf16 NCHW never reach cuDNN and are left out.
+bf16 NCHW never reach cuDNN and are left out. With `fp32-nhwc` all are fp32 or tf32 in channels-last layout (as ConvNeXt
+has them), two fifths of them depthwise.
 """
 import math
 import random
@@ -12,6 +13,7 @@ import sys
 R = random.Random(f"preflop-choice-{sys.argv[2]}")
 SIZES = (224, 112, 56, 28, 14, 7, 299, 149, 147, 73, 71, 35, 17, 8, 384, 192, 96, 48, 24, 12, 128, 64, 32, 16, 160, 80, 40, 20)
 WIDTHS = (3, 16, 24, 32, 40, 48, 56, 64, 72, 80, 96, 112, 120, 128, 144, 160, 176, 192, 208, 224, 240, 256, 288, 320, 352, 384, 448, 480, 512, 576, 640, 672, 768, 832, 960, 1024, 1152, 1280, 1536, 2048, 19, 21, 255)
+FP32_NHWC = "fp32-nhwc" in sys.argv[3:]
 PHASES, FORMATS = {"fwd": 0, "dgrad": 1, "wgrad": 2}, {"fp32": 0, "tf32": 1, "fp16": 2, "bf16": 3}
 
 
@@ -21,7 +23,7 @@ def log_uniform(a, b):
 
 def draw():
     real = R.random() < .5
-    kind = R.choices(["std", "pw", "dw", "grp", "stem", "dil", "rect", "gan"], [40, 16, 6, 16, 6, 5, 6, 5])[0]
+    kind = R.choices(["std", "pw", "dw", "grp", "stem", "dil", "rect", "gan"], [20, 8, 40, 10, 6, 5, 6, 5] if FP32_NHWC else [40, 16, 6, 16, 6, 5, 6, 5])[0]
     b = R.choice((1, 2, 4, 8, 16, 32, 64, 128, 256)) if real else log_uniform(1, 256)
     h = R.choice(SIZES) if real else log_uniform(4, 256)
     ci, co = (R.choice(WIDTHS), R.choice(WIDTHS)) if real else (log_uniform(2, 2048), log_uniform(2, 2048))
@@ -59,6 +61,8 @@ def draw():
     if oh < 1 or ow < 1 or 2 * b * oh * ow * co * (ci // groups) * r * s > 1.5e12 or max(b * ci * h * w, b * co * oh * ow) > 3e8:
         return None
     phase = R.choice(("fwd", "fwd", "dgrad", "wgrad"))
+    if FP32_NHWC:
+        return PHASES[phase], R.choice((0, 1)), b, ci, h, w, co, r, s, stride, ph, pw, dilation, groups, 1
     nhwc = dtype in ("bf16", "fp16") and R.random() < .65
     if kind == "dw" and dtype == "bf16" and not nhwc:
         return None

@@ -127,7 +127,8 @@ pub fn bf16_products(shared: &Path) -> Result<Vec<Measured>> {
     Ok(out)
 }
 
-fn neusight_gpu(device: &str) -> Option<usize> {
+/// Index of a GPU by its name in the NeuSight files.
+pub fn neusight_gpu(device: &str) -> Option<usize> {
     let name = match device.replace('_', " ").as_str() {
         "Tesla P4" => "p4",
         "Tesla P100-PCIE-16GB" => "p100-pcie",

@@ -135,6 +135,7 @@ fn main() -> Result<()> {
         calls.extend(data::operators(&own.join("conv.csv.gz"), 0, "conv")?);
         calls.extend(data::optional(&own.join("conv_extra.csv.gz"), "conv_extra")?);
         calls.extend(data::optional(&own.join("conv_listed.csv.gz"), "conv_listed")?);
+        calls.extend(data::optional(&own.join("conv_nhwc.csv.gz"), "conv_nhwc")?);
         let random = choices::read(&own.join("conv_choice.txt.gz"))?;
         let mut asked = choices::read(&own.join("conv_choice_measured.txt.gz"))?;
         asked.extend(random.iter().cloned());

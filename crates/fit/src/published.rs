@@ -4,6 +4,7 @@ use crate::data::{self, GPUS, Measured};
 use crate::score::score;
 use anyhow::Result;
 use preflop_core::gpu::Gpu;
+use preflop_core::model::{LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
 use preflop_core::time::TimeModel;
 use preflop_core::time::fitted::Fitted;
 use std::collections::BTreeMap;
@@ -36,6 +37,39 @@ pub fn report(shared: &Path, gpus: &[Gpu]) -> Result<()> {
         for ((gpu, op), pairs) in groups {
             println!("  {:16} {op:12} {}", GPUS[gpu], score(pairs));
         }
+    }
+    whole_models(shared, gpus, &model)
+}
+
+/// Whole transformer models in fp32 (NeuSight), with attention as plain products, as they were run. Rows of several GPUs,
+/// of fused variants and of mixtures of experts are left out.
+fn whole_models(shared: &Path, gpus: &[Gpu], model: &TimeModel) -> Result<()> {
+    let names = [
+        ("bert_large", "bert-large"),
+        ("gpt2_large", "gpt2-large"),
+        ("opt_13", "opt-1.3b"),
+        ("gpt3_xl", "gpt3-xl"),
+        ("gpt3_27", "gpt3-2.7b"),
+    ];
+    let mut reader = csv::Reader::from_reader(data::open(&shared.join("neusight/model_e2e_fp32.csv"))?);
+    let mut groups: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for record in reader.records() {
+        let r = record?;
+        let Some((_, name)) = names.iter().find(|(published, _)| *published == &r[1]) else { continue };
+        let (Some(gpu), "") = (data::neusight_gpu(&r[0]), &r[5]) else { continue };
+        let (mode, optimizer) = match &r[2] {
+            "train" => (Mode::Train, Some(OptimizerChoice::None)),
+            _ => (Mode::Infer, None),
+        };
+        let graph = zoo::build(name, Some(r[4].parse()?), Some(r[3].parse()?))?.with_eager_attention();
+        let iteration = lower(&graph, &LowerOptions { mode, precision: Precision::Fp32, optimizer })?;
+        let pair = (model.predict_iteration(&iteration, &gpus[gpu]).time.ms(), r[8].parse()?);
+        groups.entry(GPUS[gpu].to_string()).or_default().push(pair);
+        groups.entry("all".to_string()).or_default().push(pair);
+    }
+    println!("fp32 whole models, eager attention");
+    for (gpu, pairs) in groups {
+        println!("  {gpu:16} {:12} {}", "", score(pairs));
     }
     Ok(())
 }
