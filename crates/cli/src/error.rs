@@ -50,6 +50,11 @@ impl std::fmt::Display for RowsFailed {
 
 impl std::error::Error for RowsFailed {}
 
+/// The work was done, but for a part.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Partly(pub String);
+
 /// Why a command failed, as the program says it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -69,6 +74,9 @@ impl Failure {
         if let Some(rows) = error.downcast_ref::<RowsFailed>() {
             let hint = Some(format!("the first is {}", one_line(&rows.first)));
             return Self { message, hint, status: 1 };
+        }
+        if error.is::<Partly>() {
+            return Self { message, hint: None, status: 1 };
         }
         let hint = error.downcast_ref::<InputError>().and_then(|e| e.hint.as_deref()).map(one_line);
         Self { message, hint, status: 2 }

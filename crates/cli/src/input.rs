@@ -3,11 +3,14 @@
 use crate::error::InputError;
 use anyhow::Context as _;
 use preflop_core::Gpu;
+use preflop_core::cost::Date;
 use preflop_core::gpu::{catalog, parse};
 use preflop_core::model::{Graph, ModelError, zoo};
+use preflop_core::time::{Correction, TimeModel};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A GPU file is a page of text; anything near this size is something else.
 const MAX_GPU_FILE: u64 = 1 << 20;
@@ -31,6 +34,28 @@ fn gpu_file(path: &str) -> anyhow::Result<Gpu> {
             .hint("a GPU file is TOML; docs/gpu-file.md shows one")
     })?;
     Ok(parse(&text, path)?)
+}
+
+/// A correction file has a few lines per family of operators.
+const MAX_CORRECTION_FILE: u64 = 1 << 20;
+
+/// The time model, with the correction of a file where one is given. It must be for one of these GPUs.
+pub fn time_model<'a>(
+    correction: Option<&str>,
+    gpus: impl IntoIterator<Item = &'a Gpu>,
+) -> anyhow::Result<TimeModel> {
+    let model = TimeModel::embedded();
+    let Some(path) = correction else { return Ok(model) };
+    let text = String::from_utf8(read_limited(path, MAX_CORRECTION_FILE, "correction file")?)
+        .map_err(|_| InputError::new(format!("{path}: not a text file")))?;
+    let correction = Correction::parse(&text, path)?;
+    if !gpus.into_iter().any(|g| g.name == correction.gpu) {
+        let message = format!("{path}: a correction for `{}`, which is not asked for here", correction.gpu);
+        return Err(InputError::new(message)
+            .hint("a correction holds for the GPU it was measured on")
+            .into());
+    }
+    Ok(model.with_correction(correction))
 }
 
 /// A captured graph lists every tensor of a network: large ones reach some tens of megabytes.
@@ -80,6 +105,25 @@ pub fn open(path: &str) -> anyhow::Result<File> {
         return Err(InputError::new(format!("cannot read `{path}`: it is a folder")).into());
     }
     Ok(file)
+}
+
+/// The day it is, by the clock of this machine.
+pub fn today() -> Date {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    Date::from_unix_days(u32::try_from(seconds / 86_400).unwrap_or(0))
+}
+
+/// Checks early that a file can be written there, so that a long measurement is not lost for a wrong path.
+pub fn writable(path: &Path) -> anyhow::Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let shown = path.display();
+    if path.is_dir() {
+        return Err(InputError::new(format!("cannot write `{shown}`: it is a folder")).into());
+    }
+    if !folder.is_dir() {
+        return Err(InputError::new(format!("cannot write `{shown}`: its folder does not exist")).into());
+    }
+    Ok(())
 }
 
 /// A count from 1 to `max`. Says what is wrong in words, since `invalid digit` helps nobody.

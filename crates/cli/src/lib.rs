@@ -55,6 +55,9 @@ enum Command {
     Roofline(commands::roofline::RooflineArgs),
     Report(commands::report::ReportArgs),
     Serve(commands::serve::ServeArgs),
+    Calibrate(commands::calibrate::CalibrateArgs),
+    Measure(commands::measure::MeasureArgs),
+    Fit(commands::fit::FitArgs),
     Completions(commands::completions::CompletionsArgs),
 }
 
@@ -79,6 +82,9 @@ fn execute(cli: Cli) -> anyhow::Result<()> {
         Command::Roofline(args) => commands::roofline::run(&args, &output),
         Command::Report(args) => commands::report::run(&args, &output),
         Command::Serve(args) => commands::serve::run(&args, &output),
+        Command::Calibrate(args) => commands::calibrate::run(&args, &output),
+        Command::Measure(args) => commands::measure::run(&args, &output),
+        Command::Fit(args) => commands::fit::run(&args, &output),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
     }
 }

@@ -5,7 +5,6 @@ use crate::error::InputError;
 use crate::input;
 use clap::Args;
 use preflop_core::cost::{Catalogue, Date, Ownership, Pricing, Quote, quantity};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The kind of price, whose, and the user's own.
 #[derive(Debug, Clone, Args)]
@@ -52,16 +51,11 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-fn today() -> Date {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    Date::from_unix_days(u32::try_from(seconds / 86_400).unwrap_or(0))
-}
-
 /// A price that the user gave, dated today unless they say otherwise.
 pub fn own_quote(usd_per_hour: f64, date: Option<Date>) -> Quote {
     Quote {
         usd_per_hour,
-        date: date.unwrap_or_else(today),
+        date: date.unwrap_or_else(input::today),
         source: "given on the command line".to_string(),
         host_included: true,
     }

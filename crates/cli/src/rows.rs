@@ -59,14 +59,25 @@ impl RawRow {
 
     /// The call, or what is wrong with the row.
     pub fn call(&self, dialect: Dialect) -> Result<OpCall, String> {
+        let [op, phase, dtype, shape] = self.fields(dialect)?;
+        row::parse(&op, &phase, &dtype, &shape).map_err(|e| e.to_string())
+    }
+
+    /// Operator, phase, number format and shape as texts.
+    pub fn fields(&self, dialect: Dialect) -> Result<[Cow<'_, str>; 4], String> {
         match dialect {
-            Dialect::Csv(columns) => csv_call(&self.record, &columns),
-            Dialect::JsonLines => json_call(&self.text),
+            Dialect::Csv(columns) => csv_fields(&self.record, &columns).map(|f| f.map(Cow::Borrowed)),
+            Dialect::JsonLines => json_fields(&self.text),
         }
     }
 }
 
 impl Rows {
+    /// The rows of a text in memory.
+    pub fn of(text: &'static [u8], name: &str) -> anyhow::Result<Self> {
+        Self::new(Box::new(text), name.to_string())
+    }
+
     /// Opens a file, or standard input for `-`. The content decides how it is read, not the name.
     pub fn open(path: &str) -> anyhow::Result<(Self, Option<u64>)> {
         let (source, size): (Box<dyn Read>, _) = if path == "-" {
@@ -185,14 +196,13 @@ fn csv_format(text: Box<dyn BufRead>, name: &str) -> anyhow::Result<Format> {
     Ok(Format::Csv { reader, columns, since_row })
 }
 
-fn csv_call(record: &csv::ByteRecord, columns: &[usize; 4]) -> Result<OpCall, String> {
+fn csv_fields<'a>(record: &'a csv::ByteRecord, columns: &[usize; 4]) -> Result<[&'a str; 4], String> {
     let mut fields = [""; 4];
     for ((field, column), name) in fields.iter_mut().zip(columns).zip(COLUMNS) {
         let bytes = record.get(*column).ok_or_else(|| format!("the row has no column `{name}`"))?;
         *field = std::str::from_utf8(bytes).map_err(|_| format!("`{name}` is not UTF-8 text"))?.trim();
     }
-    let [op, phase, dtype, shape] = fields;
-    row::parse(op, phase, dtype, shape).map_err(|e| e.to_string())
+    Ok(fields)
 }
 
 #[derive(Deserialize)]
@@ -207,7 +217,7 @@ struct JsonRow<'a> {
     shape: &'a RawValue,
 }
 
-fn json_call(line: &[u8]) -> Result<OpCall, String> {
+fn json_fields(line: &[u8]) -> Result<[Cow<'_, str>; 4], String> {
     let row: JsonRow = serde_json::from_slice(line).map_err(|e| without_line(&e))?;
     let shape = row.shape.get();
     // Tables converted from CSV keep the shape as a text that holds JSON.
@@ -216,7 +226,7 @@ fn json_call(line: &[u8]) -> Result<OpCall, String> {
     } else {
         Cow::Borrowed(shape)
     };
-    row::parse(&row.op, &row.phase, &row.dtype, &shape).map_err(|e| e.to_string())
+    Ok([row.op, row.phase, row.dtype, shape])
 }
 
 /// The parser counts lines within the row, which is always line 1; ours is the one that helps.

@@ -1,5 +1,6 @@
 //! `preflop gpus`: the catalogue, one GPU in full, two side by side.
 
+use crate::error::Partly;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use clap::{Args, Subcommand};
@@ -31,6 +32,10 @@ enum GpusCommand {
         a: String,
         /// The other one
         b: String,
+
+        /// End with status 1 if a measured figure differs by more than so many per cent
+        #[arg(long, value_name = "PERCENT")]
+        within: Option<f64>,
     },
 }
 
@@ -39,7 +44,13 @@ pub fn run(args: GpusArgs, output: &Output) -> anyhow::Result<()> {
     match args.command {
         None | Some(GpusCommand::List) => list(output),
         Some(GpusCommand::Show { gpu }) => show(&input::gpu(&gpu)?, output),
-        Some(GpusCommand::Diff { a, b }) => diff(&input::gpu(&a)?, &input::gpu(&b)?, output),
+        Some(GpusCommand::Diff { a, b, within }) => {
+            let (left, right) = (input::gpu(&a)?, input::gpu(&b)?);
+            // Two files of one GPU are told apart by what the user called them.
+            let names = if left.name == right.name { [&a, &b] } else { [&left.name, &right.name] };
+            diff(&left, &right, names, output)?;
+            within.map_or(Ok(()), |percent| agree(&left, &right, percent))
+        }
     }
 }
 
@@ -206,7 +217,7 @@ fn exact(x: f64) -> String {
 }
 
 /// The unit that the ending of a key names.
-fn unit(key: &str) -> &'static str {
+pub fn unit(key: &str) -> &'static str {
     const ENDINGS: [(&str, &str); 14] = [
         ("_bytes_per_clk_per_sm", "B/clock/SM"),
         ("_gbs_per_sm", "GB/s/SM"),
@@ -243,7 +254,23 @@ fn figure(gpu: &Gpu, key: &str) -> (Option<f64>, bool) {
     (gpu.assumptions.iter().find(|a| a.key == key).map(|a| a.value), true)
 }
 
-fn diff(a: &Gpu, b: &Gpu, output: &Output) -> anyhow::Result<()> {
+/// Do the figures that both measured agree?
+fn agree(a: &Gpu, b: &Gpu, percent: f64) -> anyhow::Result<()> {
+    let mut apart: Vec<String> = Vec::new();
+    for fact in a.facts.iter().filter(|f| f.key.starts_with("measured.")) {
+        let Some(other) = b.facts.iter().find(|f| f.key == fact.key) else { continue };
+        let difference = 100.0 * (other.value / fact.value - 1.0);
+        if difference.abs() > percent {
+            apart.push(format!("{} by {difference:+.1} %", fact.key));
+        }
+    }
+    if apart.is_empty() {
+        return Ok(());
+    }
+    Err(Partly(format!("more than {percent} % apart: {}", apart.join(", "))).into())
+}
+
+fn diff(a: &Gpu, b: &Gpu, names: [&String; 2], output: &Output) -> anyhow::Result<()> {
     let mut differences = Vec::new();
     for field in FIELDS {
         let key = if field.section.is_empty() {
@@ -257,13 +284,13 @@ fn diff(a: &Gpu, b: &Gpu, output: &Output) -> anyhow::Result<()> {
         }
     }
     if output.json {
-        let answer = serde_json::json!({ "a": a.name, "b": b.name, "differences": differences });
+        let answer = serde_json::json!({ "a": names[0], "b": names[1], "differences": differences });
         return output::print_json(&answer);
     }
     let mut table = output.table(&[
         ("figure", Align::Keep),
-        (&a.name, Align::Right),
-        (&b.name, Align::Right),
+        (names[0], Align::Right),
+        (names[1], Align::Right),
         ("unit", Align::Keep),
         ("ratio", Align::Right),
     ]);
@@ -286,7 +313,7 @@ fn diff(a: &Gpu, b: &Gpu, output: &Output) -> anyhow::Result<()> {
     }
     let mut out = output::stdout();
     if differences.is_empty() {
-        writeln!(out, "{} and {} have the same figures.", a.name, b.name)?;
+        writeln!(out, "{} and {} have the same figures.", names[0], names[1])?;
         return Ok(out.flush()?);
     }
     output::write_table(&mut out, &table)?;

@@ -1,13 +1,16 @@
 //! One file per command: its arguments with their help, and what it does.
 
+pub mod calibrate;
 pub mod compare;
 pub mod completions;
 pub mod delta;
 pub mod diff;
 pub mod explain;
 pub mod explore;
+pub mod fit;
 pub mod gpus;
 mod layers;
+pub mod measure;
 pub mod models;
 pub mod ops;
 pub mod predict;

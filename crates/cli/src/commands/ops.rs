@@ -28,6 +28,10 @@ pub struct OpsArgs {
     /// Print a table instead of JSON Lines (up to 1000 rows)
     #[arg(long, conflicts_with = "json")]
     human: bool,
+
+    /// Your own correction for this GPU, from `preflop fit`
+    #[arg(long, value_name = "FILE")]
+    correction: Option<String>,
 }
 
 /// Most rows of `--human`: a table must be laid out as a whole.
@@ -37,7 +41,12 @@ const MAX_TABLE_ROWS: u64 = 1000;
 pub fn run(args: &OpsArgs, output: &Output) -> anyhow::Result<()> {
     let gpu = input::gpu(&args.gpu)?;
     let (mut rows, size) = Rows::open(&args.file)?;
-    if args.human { table(&mut rows, &gpu, output) } else { json_lines(&mut rows, &gpu, size) }
+    let model = input::time_model(args.correction.as_deref(), [&gpu])?;
+    if args.human {
+        table(&mut rows, &model, &gpu, output)
+    } else {
+        json_lines(&mut rows, &model, &gpu, size)
+    }
 }
 
 /// Counts the rows, and keeps what the first failed one said.
@@ -106,8 +115,7 @@ impl Slot {
     }
 }
 
-fn json_lines(rows: &mut Rows, gpu: &Gpu, size: Option<u64>) -> anyhow::Result<()> {
-    let model = TimeModel::embedded();
+fn json_lines(rows: &mut Rows, model: &TimeModel, gpu: &Gpu, size: Option<u64>) -> anyhow::Result<()> {
     let dialect = rows.dialect();
     let mut out = output::stdout();
     let mut progress = Progress::new(size);
@@ -127,7 +135,7 @@ fn json_lines(rows: &mut Rows, gpu: &Gpu, size: Option<u64>) -> anyhow::Result<(
         slots[..filled]
             .par_iter_mut()
             .with_min_len(32)
-            .try_for_each(|slot| slot.answer(dialect, &model, gpu))?;
+            .try_for_each(|slot| slot.answer(dialect, model, gpu))?;
         for slot in &slots[..filled] {
             out.write_all(&slot.answer)?;
             tally.total += 1;
@@ -179,8 +187,7 @@ fn whole(out: &mut impl Write, x: f64) -> io::Result<()> {
     serde_json::to_writer(out, &x).map_err(io::Error::from)
 }
 
-fn table(rows: &mut Rows, gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
-    let model = TimeModel::embedded();
+fn table(rows: &mut Rows, model: &TimeModel, gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
     let mut table = output.table(&[
         ("line", Align::Right),
         ("op", Align::Keep),
@@ -201,7 +208,7 @@ fn table(rows: &mut Rows, gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
             let message = format!("more than {MAX_TABLE_ROWS} rows are too many for a table");
             return Err(InputError::new(message).hint("leave out `--human`").into());
         }
-        match checked(row.call(rows.dialect()), &model, gpu) {
+        match checked(row.call(rows.dialect()), model, gpu) {
             Ok((call, p)) => {
                 table.add_row([
                     row.line().to_string(),

@@ -8,7 +8,6 @@ use clap::Args;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit};
 use preflop_core::model::{Iteration, zoo};
-use preflop_core::time::TimeModel;
 use std::io::Write as _;
 
 /// Predict one iteration of a model: time, throughput, memory, and where the time goes
@@ -23,13 +22,18 @@ pub struct PredictArgs {
 
     #[command(flatten)]
     run: RunArgs,
+
+    /// Your own correction for this GPU, from `preflop fit`
+    #[arg(long, value_name = "FILE")]
+    correction: Option<String>,
 }
 
 /// Model to graph, graph to operators, operators to time, time to a report.
 pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
     let gpu = input::gpu(&args.gpu)?;
     let job = args.run.job(&args.model, None, None)?;
-    let prediction = TimeModel::embedded().predict_iteration(&job.iteration, &gpu);
+    let model = input::time_model(args.correction.as_deref(), [&gpu])?;
+    let prediction = model.predict_iteration(&job.iteration, &gpu);
     let question = Question {
         model: job.graph.name.clone(),
         gpu: gpu.name.clone(),

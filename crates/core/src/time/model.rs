@@ -6,6 +6,7 @@ pub use form::KernelForm;
 
 use super::choice::{Choosers, Guess};
 use super::conv_table::{ConvContext, ConvForms};
+use super::correction::Correction;
 use super::fitted::{Fitted, LogInterval, TileKey};
 use super::iteration::HostModel;
 use super::operator::{Bound, OpPrediction};
@@ -48,6 +49,8 @@ pub struct TimeModel {
     streams: HashMap<String, [LogInterval; 2]>,
     /// Intervals of convolutions by family, grouped, sure.
     convolutions: Vec<LogInterval>,
+    /// What one machine's measurements add, for its GPU.
+    correction: Option<Box<Correction>>,
 }
 
 /// A prediction before physics has its say: reference, correction, what binds, traffic.
@@ -94,7 +97,14 @@ impl TimeModel {
         let convolutions = (0..ConvFamily::ALL.len() * 4)
             .map(|i| fitted.interval(&conv::interval_class(i / 4, i & 2 != 0, i & 1 != 0), "conv"))
             .collect();
-        Self { fitted, conv, choosers, streams, convolutions }
+        Self { fitted, conv, choosers, streams, convolutions, correction: None }
+    }
+
+    /// The same model with a personal correction; it holds for the GPU that it names.
+    #[must_use]
+    pub fn with_correction(mut self, correction: Correction) -> Self {
+        self.correction = Some(Box::new(correction));
+        self
     }
 
     fn draft(&self, call: &OpCall, gpu: &Gpu) -> Draft {
@@ -154,9 +164,17 @@ impl TimeModel {
         let draft = self.draft(call, gpu);
         let raw = self.grown(call, draft.seconds() * self.generation_factor(call, gpu), gpu);
         let (compute, memory) = Self::physics(call, gpu);
-        let time = raw.max(compute).max(memory).max(gpu.kernel_floor.0);
-        let low = (time * draft.interval.low.exp()).max(compute).max(memory).min(time);
-        let high = (time * draft.interval.high.exp()).max(time);
+        let least = compute.max(memory).max(gpu.kernel_floor.0);
+        let mut time = raw.max(least);
+        let mut interval = draft.interval;
+        if let Some(own) = self.correction.as_ref().filter(|c| c.gpu == gpu.name)
+            && let Some(c) = own.at(call, Seconds(time))
+        {
+            time = (time * c.factor).max(least);
+            interval = c.interval.map_or(interval, |[low, high]| LogInterval { low, high });
+        }
+        let low = (time * interval.low.exp()).max(compute).max(memory).min(time);
+        let high = (time * interval.high.exp()).max(time);
         OpPrediction {
             time: Seconds(time),
             low: Seconds(low),

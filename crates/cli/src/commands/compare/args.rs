@@ -57,6 +57,10 @@ pub struct CompareArgs {
     #[arg(long, value_name = "GPU=TIME")]
     pub measured: Option<String>,
 
+    /// Your own correction for one of the GPUs, from `preflop fit`
+    #[arg(long, value_name = "FILE")]
+    pub correction: Option<String>,
+
     /// Show speeds relative to this GPU [default: the measured one]
     #[arg(long, value_name = "GPU")]
     pub baseline: Option<String>,

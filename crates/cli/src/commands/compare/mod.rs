@@ -19,7 +19,7 @@ use row::Row;
 /// Question to rows, rows to an order, order to a table.
 pub fn run(args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
     let question = args.question()?;
-    let model = TimeModel::embedded();
+    let model = input::time_model(args.correction.as_deref(), &question.gpus)?;
     let scale = scale(&question, &model)?;
     let mut rows = sweep::rows(&question, &model, scale)?;
     order(&question, &mut rows);
