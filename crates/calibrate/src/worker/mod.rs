@@ -42,19 +42,21 @@ pub(crate) struct Bench<'a> {
 /// A step: its name and what it does.
 type Step<'a> = (&'static str, fn(&mut Bench<'a>) -> Result<(), DriverError>);
 
-fn steps<'a>() -> [Step<'a>; 11] {
+fn steps<'a>() -> [Step<'a>; 13] {
     [
         ("clocks up", Bench::warm_up),
         ("arithmetic", Bench::arithmetic),
+        ("launches", Bench::launches),
         ("tensor cores", Bench::tensor_cores),
         ("L1 and shared memory", Bench::near_memory),
         ("cache latencies", Bench::latencies),
         ("DRAM latency", Bench::dram_latency),
         ("L2 cache", Bench::l2),
+        ("launches again", Bench::launches),
         ("DRAM", Bench::dram),
         ("host copies", Bench::host_copies),
-        ("launches", Bench::launches),
         ("matrix products", Bench::products),
+        ("launches once more", Bench::launches),
     ]
 }
 
