@@ -23,6 +23,29 @@ def _lowered(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return tensor.to(torch.get_autocast_dtype("cuda"))
 
 
+def _lies_channels_last(tensor: torch.Tensor | None) -> bool:
+    if tensor is None or tensor.dim() != 4 or tensor.dtype == torch.float64:
+        return False
+    return tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous()
+
+
+def convolution_layout(name: str, args: Sequence[Any], out: Any) -> Any:
+    """The results of a convolution in the layout that cuDNN gives them: channels-last if an operand lies so.
+
+    Fake tensors come out row-major, since their convolution asks a device that is not there.
+    """
+    if name == "aten::convolution":
+        if _lies_channels_last(args[0]) or _lies_channels_last(args[1]):
+            return torch.empty_like(out, memory_format=torch.channels_last)
+        return out
+    # (grad, input, weight, ..) to (grad_input, grad_weight, grad_bias)
+    if not any(map(_lies_channels_last, args[:3])):
+        return out
+    return tuple(
+        torch.empty_like(t, memory_format=torch.channels_last) if t is not None and t.dim() == 4 else t for t in out
+    )
+
+
 def attention(
     query: torch.Tensor,
     key: torch.Tensor,

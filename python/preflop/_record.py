@@ -446,6 +446,8 @@ class _Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         with session.fake:
             out = func(*args, **kwargs)
+            if name in ("aten::convolution", "aten::convolution_backward"):
+                out = _library.convolution_layout(name, args, out)
         if ignored or session.silent:
             return out
         outputs = out if isinstance(out, (list, tuple)) else [out]

@@ -4,7 +4,9 @@ Differences that remain, and why:
 
 - `swin_t`: the zoo takes one copy more for each shifted window (`roll` forth and back are two copies of the whole map;
   PyTorch skips them where a stage is a single window): 1.6 % of inference.
-- `inception_v3`, `llama`: a few host operators (slices of the input, position tables) are counted that the zoo leaves
+- `googlenet` (and less so `inception_v3`): the zoo's host time counts the parameters of the auxiliary heads, which the loss
+  does not use; the recorded optimizer finds no gradient there and passes them over: 2.4 % of a host-bound iteration.
+- `llama`: a few host operators (slices of the input, position tables) are counted that the zoo leaves
   out: below 1 % of the host's time.
 - ONNX and configurations: see test_imports.py.
 """
@@ -43,6 +45,9 @@ CASES = [
     ("llama-1b", 2, 2048, "amp", "infer"),
 ]
 
+#: Larger differences in time; why, stands above.
+EXPLAINED = {"googlenet": 0.03}
+
 
 @pytest.mark.parametrize(("name", "batch", "seq", "precision", "mode"), CASES)
 def test_agreement(name: str, batch: int, seq: int, precision: str, mode: str) -> None:
@@ -54,5 +59,5 @@ def test_agreement(name: str, batch: int, seq: int, precision: str, mode: str) -
     assert recorded.precision == precision and recorded.mode == mode
     assert recorded.parameters == zoo["parameters"]
     assert flops == pytest.approx(1, abs=0.01)
-    assert time == pytest.approx(1, abs=0.02)
+    assert time == pytest.approx(1, abs=EXPLAINED.get(name, 0.02))
     assert not recorded.unmodelled

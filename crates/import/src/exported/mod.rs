@@ -76,3 +76,18 @@ pub enum ExportedError {
         op: String,
     },
 }
+
+/// Elements of a shape; saturates instead of overflowing.
+fn elements(shape: &[u64]) -> u64 {
+    shape.iter().fold(1, |n, &s| n.saturating_mul(s))
+}
+
+/// A size as a whole number of a file.
+fn whole(size: u64) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}
+
+/// The dimensions of a tensor of that rank.
+fn axes(rank: usize) -> std::ops::Range<i64> {
+    0..i64::try_from(rank).unwrap_or(0)
+}

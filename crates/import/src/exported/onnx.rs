@@ -1,7 +1,7 @@
 //! ONNX files: the graph of a network with named, perhaps open, dimensions.
 
 use super::expression::evaluate;
-use super::{Bindings, ExportedError};
+use super::{Bindings, ExportedError, elements};
 use preflop_core::model::graph::Content;
 use preflop_core::model::program::{Arg, Program, ProgramCall, ProgramValue, Role};
 use rten_onnx::onnx::{
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
     fn initializer(&mut self, tensor: &TensorProto) {
         let shape: Vec<u64> = tensor.dims.iter().map(|&d| d.max(0) as u64).collect();
         let whole = is_whole(tensor.data_type);
-        let single = shape.iter().product::<u64>() <= 1;
+        let single = elements(&shape) <= 1;
         let role = if whole || single { Role::Buffer } else { Role::Parameter };
         let name = tensor.name.clone().unwrap_or_default();
         let place = self.add(&name, shape, whole, role);
@@ -214,7 +214,7 @@ impl<'a> Reader<'a> {
         }
         if facts.numbers.is_none() {
             let path = layer_path(node.name.as_deref().unwrap_or_default());
-            self.translate(op, &inputs, &attributes, outputs, path);
+            self.translate(op, &inputs, &attributes, outputs, &path);
         }
         Ok(())
     }
@@ -245,7 +245,7 @@ fn element(info: &ValueInfoProto) -> Option<DataType> {
 
 /// Short whole-number contents, from whichever field holds them.
 fn whole_numbers(tensor: &TensorProto) -> Option<Vec<i64>> {
-    let count = tensor.dims.iter().map(|&d| d.max(0) as usize).product::<usize>();
+    let count = tensor.dims.iter().fold(1_usize, |n, &d| n.saturating_mul(d.max(0) as usize));
     if count > MAX_CONSTANT {
         return None;
     }

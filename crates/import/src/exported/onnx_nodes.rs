@@ -1,6 +1,7 @@
 //! ONNX operators as ATen calls.
 
 use super::onnx::{Attributes, Reader};
+use super::{axes, elements, whole};
 use preflop_core::model::program::{Arg, Role};
 
 /// Operators that differ from ATen's in name only.
@@ -63,7 +64,7 @@ impl Reader<'_> {
     fn operand(&self, input: Option<&Option<usize>>) -> Arg {
         let Some(&Some(v)) = input else { return Arg::None };
         let value = &self.values[v];
-        let single = value.role == Role::Buffer && value.shape.iter().product::<u64>() <= 1;
+        let single = value.role == Role::Buffer && elements(&value.shape) <= 1;
         if single { Arg::Real(1.0) } else { Arg::Value(v) }
     }
 
@@ -78,14 +79,13 @@ impl Reader<'_> {
         inputs: &[Option<usize>],
         a: &Attributes<'_>,
         outputs: Vec<usize>,
-        path: String,
+        path: &str,
     ) {
         let tensor = |i: usize| inputs.get(i).copied().flatten().map_or(Arg::None, Arg::Value);
         let wholes =
             |name: &str, default: &[i64]| Arg::Wholes(a.wholes(name).unwrap_or_else(|| default.to_vec()));
         let pads = Arg::Wholes(a.wholes("pads").map_or(vec![0, 0], |p| p[..p.len() / 2].to_vec()));
         let group = Arg::Whole(a.whole("group").unwrap_or(1));
-        let path = path.as_str();
         if let Some((_, name)) = SAME.iter().find(|(n, _)| *n == op) {
             let args = (0..inputs.len()).map(|i| self.operand(inputs.get(i))).collect();
             self.push(name, path, args, outputs);
@@ -131,7 +131,7 @@ impl Reader<'_> {
             }
             "MatMul" | "Gemm" => self.push("matmul", path, vec![tensor(0), tensor(1)], outputs),
             "BatchNormalization" => {
-                self.push("batch_norm", path, vec![tensor(0), tensor(1), tensor(2)], outputs)
+                self.push("batch_norm", path, vec![tensor(0), tensor(1), tensor(2)], outputs);
             }
             "LayerNormalization" => {
                 let cols = self.normalised(inputs, a);
@@ -148,7 +148,7 @@ impl Reader<'_> {
             "Pow" => self.push("pow", path, vec![tensor(0)], outputs),
             "Transpose" => {
                 let rank = inputs.first().copied().flatten().map_or(0, |v| self.values[v].shape.len());
-                let order = a.wholes("perm").unwrap_or_else(|| (0..rank as i64).rev().collect());
+                let order = a.wholes("perm").unwrap_or_else(|| axes(rank).rev().collect());
                 self.push("permute", path, vec![tensor(0), Arg::Wholes(order)], outputs);
             }
             "Concat" => {
@@ -181,7 +181,7 @@ impl Reader<'_> {
         let axis = a.whole("axis").unwrap_or(-1);
         let from =
             if axis < 0 { shape.len().saturating_sub(axis.unsigned_abs() as usize) } else { axis as usize };
-        Arg::Wholes(shape.get(from..).unwrap_or_default().iter().map(|&n| n as i64).collect())
+        Arg::Wholes(shape.get(from..).unwrap_or_default().iter().map(|&n| whole(n)).collect())
     }
 
     /// A look-up in a table of weights, one index of a tensor, or rows picked from it.

@@ -1,11 +1,12 @@
 //! Shapes of ONNX results, with every dimension known; small whole-number tensors are computed.
 
 use super::onnx::{Attributes, Facts, Reader};
+use super::{axes, elements};
 use preflop_core::model::graph::Content;
 
 fn wrap(d: i64, rank: usize) -> usize {
     let r = i64::try_from(rank).unwrap_or(0);
-    usize::try_from((if d < 0 { d + r } else { d }).clamp(0, r.max(0))).unwrap_or(0)
+    usize::try_from((if d < 0 { d.saturating_add(r) } else { d }).clamp(0, r.max(0))).unwrap_or(0)
 }
 
 /// The shape two operands broadcast to.
@@ -17,8 +18,8 @@ fn broadcast(a: &[u64], b: &[u64]) -> Vec<u64> {
 
 /// Output length of a sliding window.
 fn slid(size: u64, window: u64, stride: u64, pads: u64, dilation: u64, ceil: bool) -> u64 {
-    let reach = dilation.max(1) * (window.max(1) - 1) + 1;
-    let room = (size + pads).saturating_sub(reach);
+    let reach = dilation.max(1).saturating_mul(window.max(1) - 1).saturating_add(1);
+    let room = size.saturating_add(pads).saturating_sub(reach);
     if ceil { room.div_ceil(stride.max(1)) + 1 } else { room / stride.max(1) + 1 }
 }
 
@@ -88,11 +89,11 @@ impl Reader<'_> {
             "Flatten" => {
                 let x = x?;
                 let axis = wrap(a.whole("axis").unwrap_or(1), x.len());
-                Some(vec![x[..axis].iter().product(), x[axis..].iter().product()])
+                Some(vec![elements(&x[..axis]), elements(&x[axis..])])
             }
             "Transpose" => {
                 let x = x?;
-                let order = a.wholes("perm").unwrap_or_else(|| (0..x.len() as i64).rev().collect());
+                let order = a.wholes("perm").unwrap_or_else(|| axes(x.len()).rev().collect());
                 order.iter().map(|&d| x.get(wrap(d, x.len())).copied()).collect()
             }
             "Unsqueeze" => {
@@ -116,7 +117,8 @@ impl Reader<'_> {
                 let axis = wrap(a.whole("axis").unwrap_or(0), out.len());
                 for input in &inputs[1..] {
                     let next = self.shape(Some(input))?;
-                    *out.get_mut(axis)? += next.get(axis)?;
+                    let size = out.get_mut(axis)?;
+                    *size = size.saturating_add(*next.get(axis)?);
                 }
                 Some(out)
             }
@@ -138,7 +140,7 @@ impl Reader<'_> {
             "Slice" => self.sliced(&x?, inputs),
             "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceProd" => {
                 let x = x?;
-                let axes = a.wholes("axes").or_else(second).unwrap_or_else(|| (0..x.len() as i64).collect());
+                let axes = a.wholes("axes").or_else(second).unwrap_or_else(|| axes(x.len()).collect());
                 let axes: Vec<usize> = axes.iter().map(|&d| wrap(d, x.len())).collect();
                 let keep = a.whole("keepdims") != Some(0);
                 let sizes = x.iter().enumerate().filter(|(i, _)| keep || !axes.contains(i));
@@ -207,7 +209,7 @@ impl Reader<'_> {
                 out.push(x[i + 2].div_ceil(stride));
                 continue;
             }
-            let padded = (pads.get(i)? + pads.get(i + space)?).max(0) as u64;
+            let padded = pads.get(i)?.saturating_add(*pads.get(i + space)?).max(0) as u64;
             out.push(slid(
                 x[i + 2],
                 *kernel.get(i)?,
@@ -226,11 +228,13 @@ impl Reader<'_> {
         let list = |name: &str, default: i64, n: usize| a.wholes(name).unwrap_or_else(|| vec![default; n]);
         let (strides, pads) = (list("strides", 1, space), list("pads", 0, 2 * space));
         let extra = list("output_padding", 0, space);
-        let mut out = vec![x[0], w.get(1)? * a.whole("group").unwrap_or(1).max(1) as u64];
+        let groups = a.whole("group").unwrap_or(1).max(1) as u64;
+        let mut out = vec![x[0], w.get(1)?.saturating_mul(groups)];
         for i in 0..space {
-            let grown = (x[i + 2].max(1) - 1) * (*strides.get(i)?).max(1) as u64 + w.get(i + 2)?;
-            let cut = (pads.get(i)? + pads.get(i + space)?).max(0) as u64;
-            out.push((grown + (*extra.get(i)?).max(0) as u64).checked_sub(cut)?);
+            let stride = (*strides.get(i)?).max(1) as u64;
+            let grown = (x[i + 2].max(1) - 1).saturating_mul(stride).saturating_add(*w.get(i + 2)?);
+            let cut = pads.get(i)?.saturating_add(*pads.get(i + space)?).max(0) as u64;
+            out.push(grown.saturating_add((*extra.get(i)?).max(0) as u64).checked_sub(cut)?);
         }
         Some(out)
     }
@@ -249,15 +253,14 @@ impl Reader<'_> {
             }
         }
         if let Some(i) = open {
-            let rest: u64 = out.iter().product();
-            out[i] = x.iter().product::<u64>().checked_div(rest)?;
+            out[i] = elements(x).checked_div(elements(&out))?;
         }
         Some(out)
     }
 
     fn sliced(&self, x: &[u64], inputs: &[Option<usize>]) -> Option<Vec<u64>> {
         let (starts, ends) = (self.numbers(inputs.get(1))?, self.numbers(inputs.get(2))?);
-        let axes = self.numbers(inputs.get(3)).unwrap_or_else(|| (0..starts.len() as i64).collect());
+        let axes = self.numbers(inputs.get(3)).unwrap_or_else(|| axes(starts.len()).collect());
         let steps = self.numbers(inputs.get(4)).unwrap_or_else(|| vec![1; starts.len()]);
         let mut out = x.to_vec();
         for (i, &axis) in axes.iter().enumerate() {
@@ -276,7 +279,7 @@ impl Reader<'_> {
         let Some(&whole) = x.get(axis) else { return Vec::new() };
         let sizes = sizes.unwrap_or_else(|| {
             let each = whole.div_ceil(results.max(1) as u64);
-            (0..results as u64).map(|i| whole.saturating_sub(i * each).min(each) as i64).collect()
+            (0..results as u64).map(|i| super::whole(whole.saturating_sub(i * each).min(each))).collect()
         });
         let piece = |&n: &i64| {
             let mut shape = x.clone();
@@ -294,7 +297,7 @@ impl Reader<'_> {
                 let x = self.shape(inputs.first())?;
                 let (from, to) =
                     bounds(a.whole("start").unwrap_or(0), a.whole("end").unwrap_or(i64::MAX), x.len() as u64);
-                Some(x.get(from as usize..to as usize)?.iter().map(|&n| n as i64).collect())
+                Some(x.get(from as usize..to as usize)?.iter().map(|&n| super::whole(n)).collect())
             }
             "Gather" => {
                 let (data, at) = (first()?, self.numbers(inputs.get(1))?);

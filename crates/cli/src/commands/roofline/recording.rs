@@ -42,7 +42,7 @@ pub fn read(name: &str) -> anyhow::Result<Option<Profile>> {
 
 /// Is it an exported network, or a JSON file that holds a model?
 fn is_graph(name: &str) -> bool {
-    let extension = Path::new(name).extension().map(|e| e.to_ascii_lowercase());
+    let extension = Path::new(name).extension().map(std::ffi::OsStr::to_ascii_lowercase);
     match extension.as_ref().and_then(|e| e.to_str()) {
         Some("onnx" | "pt2") => true,
         Some("json") => input::model(name, None, None).is_ok(),

@@ -29,19 +29,19 @@ pub(super) fn kernels(name: &str, call: &Call<'_>, context: &Context) -> Option<
         "avg_pool2d_backward" => pool(call, 1, SpatialKind::AvgPool, Pass::Bwd),
         "_adaptive_avg_pool2d" => adaptive(call.tensor(0)?, call.output(0)?, Pass::Fwd),
         "_adaptive_avg_pool2d_backward" => adaptive(call.tensor(1)?, call.tensor(0)?, Pass::Bwd),
-        "native_layer_norm" => norm(call.tensor(0)?, call.wholes(1), RowwiseKind::LayerNorm, Pass::Fwd),
+        "native_layer_norm" => norm(call.tensor(0)?, &call.wholes(1), RowwiseKind::LayerNorm, Pass::Fwd),
         "native_layer_norm_backward" => {
-            norm(call.tensor(1)?, call.wholes(2), RowwiseKind::LayerNorm, Pass::Bwd)
+            norm(call.tensor(1)?, &call.wholes(2), RowwiseKind::LayerNorm, Pass::Bwd)
         }
-        "_fused_rms_norm" => norm(call.tensor(0)?, call.wholes(1), RowwiseKind::RmsNorm, Pass::Fwd),
-        "_fused_rms_norm_backward" => norm(call.tensor(1)?, call.wholes(2), RowwiseKind::RmsNorm, Pass::Bwd),
+        "_fused_rms_norm" => norm(call.tensor(0)?, &call.wholes(1), RowwiseKind::RmsNorm, Pass::Fwd),
+        "_fused_rms_norm_backward" => norm(call.tensor(1)?, &call.wholes(2), RowwiseKind::RmsNorm, Pass::Bwd),
         "_softmax" | "_softmax_backward_data" | "_log_softmax" | "_log_softmax_backward_data" => {
             softmax(name, call, context)
         }
         "_safe_softmax" => {
             // Softmax, then zeros in rows that are masked altogether: a test, its conjunction along rows, a choice.
             let x = call.tensor(0)?;
-            let mut calls = rowwise(x, x.sizes.len().saturating_sub(1), RowwiseKind::Softmax, Pass::Fwd)?;
+            let mut calls = rowwise(x, x.sizes.len().saturating_sub(1), RowwiseKind::Softmax, Pass::Fwd);
             let cols = x.sizes.last().copied().unwrap_or(1).max(1);
             let all = Rowwise { kind: RowwiseKind::Sum, rows: x.elements() / cols, cols };
             calls.push(elementwise(E::Relu, x.elements(), x.dtype));
@@ -83,7 +83,7 @@ pub(super) fn kernels(name: &str, call: &Call<'_>, context: &Context) -> Option<
         }
         "cumsum" | "cumprod" => {
             let x = call.tensor(0)?;
-            rowwise(x, call.dimension(1, x.sizes.len(), -1), RowwiseKind::CumSum, Pass::Fwd)
+            Some(rowwise(x, call.dimension(1, x.sizes.len(), -1), RowwiseKind::CumSum, Pass::Fwd))
         }
         "upsample_nearest2d" | "upsample_bilinear2d" | "upsample_bicubic2d" => {
             interpolate(call.tensor(0)?, call.output(0)?, Pass::Fwd)
@@ -164,16 +164,16 @@ fn adaptive(x: Tensor<'_>, y: Tensor<'_>, pass: Pass) -> Option<Vec<OpCall>> {
     Some(vec![OpCall::new(Op::Spatial(op), pass, x.dtype)])
 }
 
-fn norm(x: Tensor<'_>, normalised: Vec<i64>, kind: RowwiseKind, pass: Pass) -> Option<Vec<OpCall>> {
+fn norm(x: Tensor<'_>, normalised: &[i64], kind: RowwiseKind, pass: Pass) -> Option<Vec<OpCall>> {
     let cols = normalised.iter().map(|&n| n.max(1) as u64).try_fold(1_u64, u64::checked_mul)?;
     let rows = x.elements() / cols.max(1);
     Some(vec![OpCall::new(Op::Rowwise(Rowwise { kind, rows, cols }), pass, x.dtype)])
 }
 
-fn rowwise(x: Tensor<'_>, dim: usize, kind: RowwiseKind, pass: Pass) -> Option<Vec<OpCall>> {
+fn rowwise(x: Tensor<'_>, dim: usize, kind: RowwiseKind, pass: Pass) -> Vec<OpCall> {
     let cols = x.sizes.get(dim).copied().unwrap_or(1).max(1);
     let rows = x.elements() / cols;
-    Some(vec![OpCall::new(Op::Rowwise(Rowwise { kind, rows, cols }), pass, x.dtype)])
+    vec![OpCall::new(Op::Rowwise(Rowwise { kind, rows, cols }), pass, x.dtype)]
 }
 
 fn softmax(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
@@ -183,7 +183,7 @@ fn softmax(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>
     let dim = call.dimension(if backward { 2 } else { 1 }, x.sizes.len(), -1);
     let pass = if backward { Pass::Bwd } else { Pass::Fwd };
     if name.starts_with("_softmax") {
-        let mut calls = rowwise(x, dim, RowwiseKind::Softmax, pass)?;
+        let mut calls = rowwise(x, dim, RowwiseKind::Softmax, pass);
         if backward {
             // The product of gradient and output is a kernel of its own.
             calls.insert(0, elementwise(E::Mul, x.elements(), x.dtype));
@@ -192,7 +192,7 @@ fn softmax(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>
     }
     let output = if backward { call.tensor(1) } else { call.output(0) };
     if output.and_then(|y| y.storage).is_none_or(|s| !context.in_losses.contains(&s)) {
-        return rowwise(x, dim, RowwiseKind::LogSoftmax, pass);
+        return Some(rowwise(x, dim, RowwiseKind::LogSoftmax, pass));
     }
     let classes = x.sizes.get(dim).copied().unwrap_or(1).max(1);
     let op = CrossEntropy { rows: x.elements() / classes, classes };

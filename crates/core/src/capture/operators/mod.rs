@@ -9,7 +9,7 @@ mod pointwise;
 mod products;
 
 use super::document::{Capture, Operator};
-use super::view::Call;
+use super::view::{Call, Tensor};
 use crate::dtype::Dtype;
 use crate::model::{Phase, Step, layout_workspace, rnn_workspace};
 use crate::ops::{Elementwise, ElementwiseKind, Op, OpCall, Pass};
@@ -104,7 +104,7 @@ pub(super) fn workspaces(capture: &Capture) -> Vec<(u64, f64)> {
             let bytes = match kernel.op {
                 Op::Conv(conv) => layout_workspace(&conv, kernel.pass, kernel.dtype),
                 Op::Rnn(rnn) if kernel.pass == Pass::Fwd => {
-                    let weights = call.list(1).iter().map(|w| w.elements()).sum();
+                    let weights = call.list(1).iter().map(Tensor::elements).sum();
                     rnn_workspace(&rnn, weights, kernel.dtype)
                 }
                 _ => 0.0,
@@ -133,7 +133,7 @@ fn kernels(call: &Call<'_>, context: &Context) -> Vec<OpCall> {
     if call.op.view || FREE.contains(&name) {
         return Vec::new();
     }
-    let touched = call.inputs().iter().chain(&call.outputs()).map(|t| t.elements()).max().unwrap_or(0);
+    let touched = call.inputs().iter().chain(&call.outputs()).map(Tensor::elements).max().unwrap_or(0);
     if touched == 0 && !call.op.outputs.is_empty() {
         return Vec::new();
     }
@@ -146,7 +146,7 @@ fn kernels(call: &Call<'_>, context: &Context) -> Vec<OpCall> {
 /// Kept by name with its bytes.
 fn unmodelled(call: &Call<'_>) -> OpCall {
     let inputs = call.inputs();
-    let bytes = inputs.iter().chain(&call.outputs()).map(|t| t.bytes()).sum();
+    let bytes = inputs.iter().chain(&call.outputs()).map(Tensor::bytes).sum();
     let dtype = inputs.first().map_or(Dtype::Fp32, |t| t.dtype);
     OpCall::fwd(Op::Unmodelled { name: call.op.name.clone(), bytes }, dtype)
 }

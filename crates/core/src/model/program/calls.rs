@@ -76,7 +76,8 @@ impl Import<'_> {
                 self.with_params(call, GraphOp::GroupNorm { groups }, 0, &[2, 3])
             }
             "layer_norm" | "native_layer_norm" => {
-                let cols = call.wholes(1).iter().map(|&n| n.max(1) as u64).product();
+                let sizes = call.wholes(1);
+                let cols = sizes.iter().fold(1_u64, |n, &s| n.saturating_mul(s.max(1) as u64));
                 self.with_params(call, GraphOp::LayerNorm { cols }, 0, &[2, 3])
             }
             "rms_norm" => self.with_params(call, GraphOp::RmsNorm, 0, &[2]),

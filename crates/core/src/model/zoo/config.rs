@@ -89,16 +89,6 @@ impl HubConfig {
         Ok(graph)
     }
 
-    /// A size of the file, or what the family's own configuration defaults to.
-    fn size(&self, what: &'static str, value: Option<u64>, default: u64) -> Result<u64, ModelError> {
-        let value = value.unwrap_or(default);
-        let limit = 1 << 24;
-        if value == 0 || value > limit {
-            return Err(ModelError::Size { what, value, limit });
-        }
-        Ok(value)
-    }
-
     fn layers(&self, default: u64) -> Result<usize, ModelError> {
         let value = self.num_hidden_layers.unwrap_or(default);
         if value == 0 || value > MAX_LAYERS {
@@ -109,7 +99,7 @@ impl HubConfig {
 
     /// Width and heads that divide it.
     fn heads(&self, width: u64, default: u64) -> Result<u64, ModelError> {
-        let heads = self.size("num_attention_heads", self.num_attention_heads, default)?;
+        let heads = size("num_attention_heads", self.num_attention_heads, default)?;
         if self.head_dim.is_none() && !width.is_multiple_of(heads) {
             return Err(ModelError::Layer {
                 layer: "attention".to_owned(),
@@ -122,9 +112,9 @@ impl HubConfig {
     fn decoder(&self, name: &str, batch: u64, seq: u64) -> Result<Graph, ModelError> {
         let family = self.model_type.as_str();
         let base = llama::Plan::LLAMA_2_7B;
-        let width = self.size("hidden_size", self.hidden_size, base.width)?;
+        let width = size("hidden_size", self.hidden_size, base.width)?;
         let heads = self.heads(width, base.heads)?;
-        let kv_heads = self.size("num_key_value_heads", self.num_key_value_heads, heads)?;
+        let kv_heads = size("num_key_value_heads", self.num_key_value_heads, heads)?;
         if !heads.is_multiple_of(kv_heads) {
             return Err(ModelError::Layer {
                 layer: "attention".to_owned(),
@@ -133,8 +123,8 @@ impl HubConfig {
         }
         let experts = match (family, self.num_local_experts) {
             ("mixtral", experts) => {
-                let experts = self.size("num_local_experts", experts, 8)?.min(1024);
-                let taken = self.size("num_experts_per_tok", self.num_experts_per_tok, 2)?;
+                let experts = size("num_local_experts", experts, 8)?.min(1024);
+                let taken = size("num_experts_per_tok", self.num_experts_per_tok, 2)?;
                 Some((experts, taken.min(experts)))
             }
             _ => None,
@@ -142,12 +132,12 @@ impl HubConfig {
         let inner = if family == "mixtral" { 14_336 } else { base.inner };
         let plan = llama::Plan {
             width,
-            inner: self.size("intermediate_size", self.intermediate_size, inner)?,
+            inner: size("intermediate_size", self.intermediate_size, inner)?,
             layers: self.layers(32)?,
             heads,
             kv_heads,
-            head_dim: self.size("head_dim", self.head_dim, (width / heads).max(1))?,
-            vocabulary: self.size("vocab_size", self.vocab_size, base.vocabulary)?,
+            head_dim: size("head_dim", self.head_dim, (width / heads).max(1))?,
+            vocabulary: size("vocab_size", self.vocab_size, base.vocabulary)?,
             qkv_bias: self.attention_bias.unwrap_or(family == "qwen2"),
             qk_norm: family == "qwen3",
             tied: self.tie_word_embeddings.unwrap_or(false),
@@ -157,53 +147,63 @@ impl HubConfig {
     }
 
     fn gpt2(&self, name: &str, batch: u64, seq: u64) -> Result<Graph, ModelError> {
-        let width = self.size("n_embd", self.hidden_size, 768)?;
+        let width = size("n_embd", self.hidden_size, 768)?;
         let plan = gpt2::Plan {
             width,
-            inner: self.size("n_inner", self.intermediate_size, 4 * width)?,
+            inner: size("n_inner", self.intermediate_size, 4 * width)?,
             layers: self.layers(12)?,
             heads: self.heads(width, 12)?,
-            vocabulary: self.size("vocab_size", self.vocab_size, 50_257)?,
-            positions: self.size("n_positions", self.max_position_embeddings, 1024)?,
+            vocabulary: size("vocab_size", self.vocab_size, 50_257)?,
+            positions: size("n_positions", self.max_position_embeddings, 1024)?,
         };
         gpt2::assemble(name, batch, seq, plan)
     }
 
     fn bert(&self, name: &str, batch: u64, seq: u64) -> Result<Graph, ModelError> {
-        let width = self.size("hidden_size", self.hidden_size, 768)?;
+        let width = size("hidden_size", self.hidden_size, 768)?;
         let plan = bert::Plan {
             width,
-            inner: self.size("intermediate_size", self.intermediate_size, 4 * width)?,
+            inner: size("intermediate_size", self.intermediate_size, 4 * width)?,
             layers: self.layers(12)?,
             heads: self.heads(width, 12)?,
-            vocabulary: self.size("vocab_size", self.vocab_size, 30_522)?,
-            positions: self.size("max_position_embeddings", self.max_position_embeddings, 512)?,
-            types: self.size("type_vocab_size", self.type_vocab_size, 2)?,
+            vocabulary: size("vocab_size", self.vocab_size, 30_522)?,
+            positions: size("max_position_embeddings", self.max_position_embeddings, 512)?,
+            types: size("type_vocab_size", self.type_vocab_size, 2)?,
         };
         bert::assemble(name, batch, seq, &plan)
     }
 
     fn vision(&self, name: &str, batch: u64) -> Result<Graph, ModelError> {
-        let width = self.size("hidden_size", self.hidden_size, 768)?;
-        let side = self.size("image_size", self.image_size, 224)?;
-        let patch = self.size("patch_size", self.patch_size, 16)?;
+        let width = size("hidden_size", self.hidden_size, 768)?;
+        let side = size("image_size", self.image_size, 224)?;
+        let patch = size("patch_size", self.patch_size, 16)?;
         if patch > side {
             return Err(ModelError::Size { what: "patch_size", value: patch, limit: side });
         }
         let labels = self.num_labels.or(self.id2label.as_ref().map(|l| l.len() as u64));
         let images = vit::Images {
             side: side - side % patch,
-            channels: self.size("num_channels", self.num_channels, 3)?,
+            channels: size("num_channels", self.num_channels, 3)?,
             patch,
-            classes: self.size("num_labels", labels, 1000)?,
+            classes: size("num_labels", labels, 1000)?,
         };
         let plan = transformer::Plan {
             width,
             heads: self.heads(width, 12)?,
-            inner: self.size("intermediate_size", self.intermediate_size, 4 * width)?,
+            inner: size("intermediate_size", self.intermediate_size, 4 * width)?,
         };
         vit::assemble(name, batch, &images, self.layers(12)?, plan)
     }
+}
+
+/// A size of the file, or what the family's own configuration defaults to.
+fn size(what: &'static str, value: Option<u64>, default: u64) -> Result<u64, ModelError> {
+    let value = value.unwrap_or(default);
+    let limit = 1 << 24;
+    if value == 0 || value > limit {
+        return Err(ModelError::Size { what, value, limit });
+    }
+    Ok(value)
 }
 
 #[cfg(test)]
