@@ -231,7 +231,12 @@ impl Import<'_> {
             return self.unmodelled(call);
         };
         let inputs = [self.tensor(q)?, self.tensor(k)?, self.tensor(v)?];
-        self.put(call, GraphOp::Attention { causal: call.flag(5), dropout: false }, &inputs, &[])
+        self.put(
+            call,
+            GraphOp::Attention { causal: call.flag(5), dropout: false, eager: false },
+            &inputs,
+            &[],
+        )
     }
 
     fn recurrent(&mut self, call: &ProgramCall, name: &str) -> Built<()> {
