@@ -24,7 +24,7 @@ pub fn validate(root: &Path, shared: &Path) -> anyhow::Result<()> {
 
 /// Prints how fast recording is.
 pub fn bench(root: &Path) -> anyhow::Result<()> {
-    succeed(&mut program(root, installed(root)?, &["python/bench_capture.py"]))
+    succeed(&mut program(root, installed(root)?, &["python/bench/capture.py"]))
 }
 
 fn pytest(root: &Path, python: &Path, args: &[&str]) -> std::process::Command {

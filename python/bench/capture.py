@@ -1,7 +1,7 @@
 """How long recording takes and how much memory: resnet50's training step, and a 7B llama's.
 
-    python python/bench_capture.py            all, each in a process of its own
-    python python/bench_capture.py NAME       one of them, here
+    python python/bench/capture.py            all, each in a process of its own
+    python python/bench/capture.py NAME       one of them, here
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 #: Batch, sequence, precision, wanted seconds and MiB.
 CASES = {"resnet50": (64, 0, "amp", 3.0, 2048), "llama-7b": (1, 2048, "amp", 20.0, 2048)}
