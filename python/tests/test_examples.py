@@ -14,7 +14,7 @@ PROMISED = {
     "classifier.py": ["ResNet, training, batch 64, amp", "h100", "peak"],
     "amp_loop.py": ["my network", "batch 256", "iteration"],
     "causal_lm.py": ["llama 1.1B", "optimizer", "b200"],
-    "gan.py": ["gan", "conv_transpose2d", "iteration"],
+    "gan.py": ["gan, training, batch 128", "14 optimizer", "conv2d wgrad"],
 }
 
 

@@ -205,9 +205,9 @@ fn the_largest_batch_is_predicted_not_overflown() {
 #[test]
 fn model_files_are_checked() {
     let (_f, empty) = file("model.json", b"{}");
-    refuses(&run(&["predict", &empty, "--gpu", "h200"]), &["model.json", "captured graph"]);
+    refuses(&run(&["predict", &empty, "--gpu", "h200"]), &["model.json", "ONNX model"]);
     let (_f, binary) = file("model.onnx", &[0xff, 0x00, 0x12]);
-    refuses(&run(&["predict", &binary, "--gpu", "h200"]), &["model.onnx", "captured graph"]);
+    refuses(&run(&["predict", &binary, "--gpu", "h200"]), &["model.onnx", "ONNX model"]);
     refuses(&run(&["predict", "./no-such.json", "--gpu", "h200"]), &["no-such.json"]);
 
     let graph = preflop_core::model::zoo::build("alexnet", Some(2), None).unwrap();

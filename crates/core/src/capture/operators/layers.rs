@@ -50,7 +50,12 @@ pub(super) fn kernels(name: &str, call: &Call<'_>, context: &Context) -> Option<
             calls.push(elementwise(E::AddBias, x.elements(), x.dtype));
             Some(calls)
         }
-        "binary_cross_entropy" | "mse_loss" | "smooth_l1_loss" | "huber_loss" | "l1_loss" => {
+        "binary_cross_entropy"
+        | "binary_cross_entropy_with_logits"
+        | "mse_loss"
+        | "smooth_l1_loss"
+        | "huber_loss"
+        | "l1_loss" => {
             let x = call.tensor(0)?;
             let sum = Rowwise { kind: RowwiseKind::Sum, rows: 1, cols: x.elements() };
             Some(vec![elementwise(E::Mul, x.elements(), x.dtype), OpCall::fwd(Op::Rowwise(sum), x.dtype)])
