@@ -205,7 +205,7 @@ fn the_largest_batch_is_predicted_not_overflown() {
 #[test]
 fn model_files_are_checked() {
     let (_f, empty) = file("model.json", b"{}");
-    refuses(&run(&["predict", &empty, "--gpu", "h200"]), &["model.json", "ONNX model"]);
+    refuses(&run(&["predict", &empty, "--gpu", "h200"]), &["model.json", "captured graph"]);
     let (_f, binary) = file("model.onnx", &[0xff, 0x00, 0x12]);
     refuses(&run(&["predict", &binary, "--gpu", "h200"]), &["model.onnx", "ONNX model"]);
     refuses(&run(&["predict", "./no-such.json", "--gpu", "h200"]), &["no-such.json"]);
