@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: how fast the tool itself is. Prints; does not judge, since wall time is not the code's alone.
 
+use crate::python;
 use crate::run::{cargo, output_of, program, succeed, works};
 use anyhow::Context as _;
 use std::fmt::Write as _;
@@ -62,7 +63,7 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
     } else {
         println!("instructions of one prediction     (needs valgrind)");
     }
-    Ok(())
+    python::bench(root)
 }
 
 fn median_ms(root: &Path, binary: &Path, args: &[&str]) -> anyhow::Result<f64> {

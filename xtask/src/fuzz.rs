@@ -4,7 +4,7 @@ use crate::run::{cargo, step, succeed, works};
 use std::path::Path;
 
 /// Each target with the files it starts from in `fuzz/seeds`.
-const TARGETS: [&str; 4] = ["gpu_file", "operator_row", "graph_file", "recording"];
+const TARGETS: [&str; 5] = ["gpu_file", "operator_row", "graph_file", "recording", "capture_file"];
 
 /// Runs every target for so many seconds; a crash is an error and leaves its input in `fuzz/artifacts`.
 pub fn run(root: &Path, seconds: &str) -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
 //! The project's tasks: `cargo xtask test`, `cargo xtask bench` and so on; without a name it lists them.
 //!
-//! They need Rust and nothing else: what is missing is installed under `target/`.
+//! They need Rust, and Python for the Python package: what else is missing is installed under `target/` or, where it is
+//! large, in the user's cache folder.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
@@ -8,6 +9,7 @@ mod bundle;
 mod fuzz;
 mod licences;
 mod purity;
+mod python;
 mod readme;
 mod run;
 mod spelling;

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change is merged.
 
 use crate::run::{cargo, program, step, succeed, works};
-use crate::{bundle, licences, purity, readme, spelling};
+use crate::{bundle, licences, purity, python, readme, spelling};
 use std::path::Path;
 
 /// Runs all steps, or those whose name contains `only`; the first failure ends it.
@@ -25,9 +25,7 @@ pub fn run(root: &Path, only: &str) -> anyhow::Result<()> {
     })?;
     step("licences", &|| licences::check(root))?;
     step("spelling", &|| spelling::check(root))?;
-    if root.join("python/pyproject.toml").is_file() {
-        step("Python", &|| python(root))?;
-    }
+    step("Python", &|| python::test(root))?;
     if root.join("web/package.json").is_file() {
         step("browser", &|| browser(root))?;
     }
@@ -64,15 +62,6 @@ fn tests(root: &Path) -> anyhow::Result<()> {
         return succeed(&mut cargo(root, &["test", "--workspace", "--doc", "--locked", "--quiet"]));
     }
     succeed(&mut cargo(root, &["test", "--workspace", "--locked", "--quiet"]))
-}
-
-/// Builds the wheel into an environment of its own and runs the Python tests.
-fn python(root: &Path) -> anyhow::Result<()> {
-    succeed(&mut program(root, "python3", &["-m", "venv", "target/venv-python"]))?;
-    let pip = root.join("target/venv-python/bin/pip");
-    succeed(&mut program(root, pip, &["install", "--quiet", "./python[test]"]))?;
-    let python = root.join("target/venv-python/bin/python");
-    succeed(&mut program(root, python, &["-m", "pytest", "-q", "python/tests"]))
 }
 
 /// Installs what the lock file names and runs the page's tests.

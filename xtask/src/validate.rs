@@ -1,5 +1,6 @@
 //! `cargo xtask validate-shared`: the checks that need the folder of shared measurements.
 
+use crate::python;
 use crate::run::{cargo, output_of, step, succeed};
 use anyhow::Context as _;
 use serde_json::Value;
@@ -21,7 +22,7 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
             succeed(cargo(root, &args).env("PREFLOP_SHARED", &shared))
         })?;
     }
-    Ok(())
+    step("Python against shared data", || python::validate(root, &shared))
 }
 
 fn folder(root: &Path) -> anyhow::Result<PathBuf> {

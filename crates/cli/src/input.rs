@@ -1,12 +1,14 @@
 //! What users name: a GPU by name or file, counts within reason.
 
 use crate::error::InputError;
+use crate::model_file;
 use anyhow::Context as _;
 use preflop_core::Gpu;
 use preflop_core::cost::Date;
 use preflop_core::gpu::{catalog, parse};
 use preflop_core::model::{Graph, ModelError, zoo};
 use preflop_core::time::{Correction, TimeModel};
+use preflop_import::exported::Bindings;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -58,32 +60,30 @@ pub fn time_model<'a>(
     Ok(model.with_correction(correction))
 }
 
-/// A captured graph lists every tensor of a network: large ones reach some tens of megabytes.
-const MAX_GRAPH_FILE: u64 = 256 << 20;
-
 /// A model of the zoo by name, or the graph that a file holds.
 pub fn model(name: &str, batch: Option<u64>, seq: Option<u64>) -> anyhow::Result<Graph> {
+    sized_model(name, &Bindings { batch, seq, ..Bindings::default() })
+}
+
+/// As [`model`], with sizes for the open dimensions of a file.
+pub fn sized_model(name: &str, sizes: &Bindings) -> anyhow::Result<Graph> {
     let extension = Path::new(name).extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
     let is_file = name.contains(['/', '\\']) || matches!(extension.as_str(), "json" | "onnx" | "pt2" | "csv");
     if !is_file && !Path::new(name).is_file() {
-        return zoo::build(name, batch, seq).map_err(|error| match error {
+        return zoo::build(name, sizes.batch, sizes.seq).map_err(|error| match error {
             ModelError::Unknown { .. } => {
                 InputError::new(error.to_string()).hint("`preflop models` lists all").into()
             }
             other => other.into(),
         });
     }
-    if batch.is_some() || seq.is_some() {
-        let message = format!("{name}: a captured graph has its batch and sequence built in");
-        return Err(InputError::new(message).hint("leave out `--batch` and `--seq`").into());
-    }
-    let bytes = read_limited(name, MAX_GRAPH_FILE, "model file")?;
-    serde_json::from_slice(&bytes).map_err(|error| {
-        let message = format!("{name}: not a captured graph: {error}");
-        InputError::new(message)
-            .hint("a model file is a graph in JSON; `preflop models` lists the built-in models")
-            .into()
-    })
+    model_file::read(name, sizes)
+}
+
+/// For `--dim`.
+pub fn dim(text: &str) -> Result<(String, u64), String> {
+    let (name, size) = text.split_once('=').ok_or("write it as NAME=SIZE, such as batch=8")?;
+    Ok((name.to_owned(), count(size, zoo::MAX_SEQ)?))
 }
 
 /// Reads a file that must not be larger than `limit`. The limit holds for pipes and devices too.

@@ -4,6 +4,7 @@ use crate::input;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use preflop_core::model::{Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, lower};
+use preflop_import::exported::Bindings;
 
 /// Sizes, formats, mode and optimizer of one iteration.
 #[derive(Debug, Clone, Args)]
@@ -15,6 +16,10 @@ pub struct RunArgs {
     /// Tokens of one sample, for language models [default: as the model has it]
     #[arg(long, value_name = "N", value_parser = input::seq, allow_hyphen_values = true)]
     pub seq: Option<u64>,
+
+    /// Size of an open dimension of an .onnx or .pt2 file; may be given several times
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = input::dim)]
+    pub dims: Vec<(String, u64)>,
 
     /// Number formats; `amp` is bf16 autocast over fp32 weights, `fp32` is without TF32
     #[arg(long, value_name = "FORMAT", default_value = "fp32", value_parser = precision())]
@@ -91,6 +96,8 @@ pub struct Job {
     pub graph: Graph,
     /// What one iteration runs.
     pub iteration: Iteration,
+    /// How: a recorded iteration has its own mode and formats.
+    pub options: LowerOptions,
 }
 
 impl RunArgs {
@@ -101,11 +108,14 @@ impl RunArgs {
 
     /// The model, with another batch or sequence length where a sweep says so.
     pub fn job(&self, model: &str, batch: Option<u64>, seq: Option<u64>) -> anyhow::Result<Job> {
-        let mut graph = input::model(model, batch.or(self.batch), seq.or(self.seq))?;
+        let dims = self.dims.iter().cloned().collect();
+        let (batch, seq) = (batch.or(self.batch), seq.or(self.seq));
+        let mut graph = input::sized_model(model, &Bindings { dims, batch, seq })?;
         if self.attention == AttentionChoice::Eager {
             graph = graph.with_eager_attention();
         }
-        let iteration = lower(&graph, &self.options())?;
-        Ok(Job { graph, iteration })
+        let options = graph.settled(self.options());
+        let iteration = lower(&graph, &options)?;
+        Ok(Job { graph, iteration, options })
     }
 }

@@ -207,7 +207,7 @@ fn model_files_are_checked() {
     let (_f, empty) = file("model.json", b"{}");
     refuses(&run(&["predict", &empty, "--gpu", "h200"]), &["model.json", "captured graph"]);
     let (_f, binary) = file("model.onnx", &[0xff, 0x00, 0x12]);
-    refuses(&run(&["predict", &binary, "--gpu", "h200"]), &["model.onnx", "captured graph"]);
+    refuses(&run(&["predict", &binary, "--gpu", "h200"]), &["model.onnx", "ONNX model"]);
     refuses(&run(&["predict", "./no-such.json", "--gpu", "h200"]), &["no-such.json"]);
 
     let graph = preflop_core::model::zoo::build("alexnet", Some(2), None).unwrap();

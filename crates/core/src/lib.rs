@@ -6,6 +6,7 @@
 //! Architecture invariant: this crate does no I/O, has no clock, no threads, no globals and no randomness, so
 //! that it gives the same answer in a terminal, inside Python, in a server and in a browser.
 
+pub mod capture;
 pub mod cost;
 pub mod delta;
 pub mod dtype;

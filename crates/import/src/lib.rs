@@ -6,6 +6,7 @@
 
 mod chakra;
 mod error;
+pub mod exported;
 mod json_stream;
 mod kineto;
 mod mend;

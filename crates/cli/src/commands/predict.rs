@@ -13,7 +13,7 @@ use std::io::Write as _;
 /// Predict one iteration of a model: time, throughput, memory, and where the time goes
 #[derive(Debug, Args)]
 pub struct PredictArgs {
-    /// Model name (see `preflop models`), or a file with a captured graph in JSON
+    /// Model name (see `preflop models`), or a file: captured graph, .onnx, .pt2, Hugging Face config.json
     model: String,
 
     /// GPU name (see `preflop gpus`) or the path of a GPU file
@@ -39,8 +39,8 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
         gpu: gpu.name.clone(),
         batch: job.graph.samples,
         seq: job.graph.seq,
-        precision: args.run.precision.name(),
-        mode: args.run.mode.name(),
+        precision: job.options.precision.name(),
+        mode: job.options.mode.name(),
     };
     let largest = largest_batch(args, &job.iteration, &gpu)?;
     let report = Report::new(&question, &gpu, &job.iteration, &prediction, largest);

@@ -80,12 +80,12 @@ fn predicted(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
     let model = TimeModel::embedded();
     let predictions: Vec<_> = gpus.iter().map(|g| model.predict_iteration(&job.iteration, g)).collect();
     let answers: Vec<_> = gpus.iter().zip(&predictions).collect();
-    let title = describe(&job, &args.job.run);
+    let title = describe(&job);
     let command = command(args, Some((job.graph.samples, job.graph.seq)));
     let quotes = quotes(args, &gpus)?;
     let question =
         Question { title: &title, command: &command, version: env!("CARGO_PKG_VERSION"), quotes: &quotes };
-    let helps = changes(&model, &job.graph, &args.job.run.options(), &job.iteration, &gpus[0]);
+    let helps = changes(&model, &job.graph, &job.options, &job.iteration, &gpus[0]);
     let report = report(&question, &job.iteration, &answers, helps).context("no GPU to report on")?;
     let views: Vec<PageView> = answers
         .iter()

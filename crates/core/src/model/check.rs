@@ -53,6 +53,17 @@ pub(super) fn check(graph: &Graph) -> Result<(), ModelError> {
     Ok(())
 }
 
+/// May a node of this kind have these shapes?
+pub(super) fn acceptable(op: &GraphOp, inputs: &[Dims], parameters: &[Dims], outputs: &[Dims]) -> bool {
+    let (fewest_inputs, fewest_parameters, rank) = needs(op);
+    inputs.len() >= fewest_inputs
+        && parameters.len() >= fewest_parameters
+        && !outputs.is_empty()
+        && (rank == 0 || inputs.first().is_some_and(|x| x.len() == rank))
+        && (!inputs.is_empty() || fewest_inputs == 0)
+        && fits(op, inputs, parameters, outputs)
+}
+
 fn check_node(graph: &Graph, node: &Node, known: &mut [bool]) -> Result<(), String> {
     let (inputs, parameters, rank) = needs(&node.op);
     if node.inputs.len() < inputs || node.parameters.len() < parameters || node.outputs.is_empty() {

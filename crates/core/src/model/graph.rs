@@ -6,8 +6,10 @@
 
 use super::Mode;
 use super::dims::Dims;
+use crate::capture::Fixed;
 use crate::ops::RnnKind;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// What a tensor holds, before a precision is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -338,7 +340,7 @@ pub struct Node {
 }
 
 /// A network with its batch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     /// Name of the model.
     pub name: String,
@@ -370,6 +372,9 @@ pub struct Graph {
     pub loss: Option<u32>,
     /// The optimizer that the reference runs use.
     pub optimizer: super::OptimizerChoice,
+    /// A recorded iteration, which takes the place of everything above but name and sizes.
+    #[serde(skip)]
+    pub fixed: Option<Arc<Fixed>>,
 }
 
 impl Graph {

@@ -9,12 +9,14 @@ mod dims;
 mod error;
 pub mod graph;
 mod lower;
+pub mod program;
 pub mod zoo;
 
 pub use builder::{Builder, Built, ConvSpec, Param, RnnSpec, Tensor};
 pub use dims::Dims;
 pub use error::ModelError;
 pub use graph::Graph;
+pub(crate) use lower::{Class, Memory, layout_workspace, rnn_workspace};
 pub use lower::{LowerOptions, lower};
 
 use crate::ops::OpCall;

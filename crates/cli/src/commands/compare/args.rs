@@ -240,6 +240,12 @@ impl CompareArgs {
                 precisions.push(*p);
             }
         }
+        let mut mode = self.mode;
+        if let Source::Captured(graph) = &model
+            && let Some(fixed) = &graph.fixed
+        {
+            (precisions, mode) = (vec![fixed.precision], fixed.mode);
+        }
         let setups = precisions
             .iter()
             .flat_map(|p| {
@@ -263,7 +269,7 @@ impl CompareArgs {
         let question = Question {
             model,
             seq: self.seq,
-            mode: self.mode,
+            mode,
             gpus,
             named,
             setups,

@@ -33,13 +33,13 @@ impl JobArgs {
 }
 
 /// `resnet50, batch 64, amp, train`.
-pub fn describe(job: &Job, args: &RunArgs) -> String {
+pub fn describe(job: &Job) -> String {
     let seq = job.graph.seq.map_or(String::new(), |s| format!(", sequence {s}"));
     format!(
         "{}, batch {}{seq}, {}, {}",
         job.graph.name,
         job.graph.samples,
-        args.precision.name(),
-        args.mode.name()
+        job.options.precision.name(),
+        job.options.mode.name()
     )
 }

@@ -40,10 +40,14 @@ pub fn read(name: &str) -> anyhow::Result<Option<Profile>> {
     profile::read(path).map(Some)
 }
 
-/// Does a JSON file hold a captured graph?
+/// Is it an exported network, or a JSON file that holds a model?
 fn is_graph(name: &str) -> bool {
-    let json = Path::new(name).extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
-    json && input::model(name, None, None).is_ok()
+    let extension = Path::new(name).extension().map(std::ffi::OsStr::to_ascii_lowercase);
+    match extension.as_ref().and_then(|e| e.to_str()) {
+        Some("onnx" | "pt2") => true,
+        Some("json") => input::model(name, None, None).is_ok(),
+        _ => false,
+    }
 }
 
 /// The GPU that the times were measured on: as the user says, as the recording says, or the first one asked for.

@@ -73,7 +73,7 @@ pub fn collect(
     for (label, batch, seq) in points {
         let job = args.run.job(model, batch, seq)?;
         if title.is_empty() {
-            title = describe(&job, &args.run);
+            title = describe(&job);
             if let Some(s) = sweep {
                 title = format!(
                     "{} over {}, {}, {}",

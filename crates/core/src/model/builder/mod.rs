@@ -67,6 +67,7 @@ impl Builder {
             held: Vec::new(),
             loss: None,
             optimizer: OptimizerChoice::Sgd,
+            fixed: None,
         };
         Self { graph, path: String::new(), when: When::Always, pending_modules: 1 }
     }
@@ -171,6 +172,11 @@ impl Builder {
         let name = self.name_below(name);
         self.graph.parameters.push(Parameter { name, shape: Dims::new(shape) });
         Param(self.graph.parameters.len() as u32 - 1)
+    }
+
+    /// Shape of a parameter.
+    pub(crate) fn parameter_shape(&self, p: Param) -> Dims {
+        self.graph.parameters[p.0 as usize].shape
     }
 
     /// Registers `elements` 4-byte elements of buffers.

@@ -10,7 +10,7 @@ use crate::units::Bytes;
 
 /// What a storage is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
+pub(crate) enum Class {
     Weights = 0,
     Gradients = 1,
     Optimizer = 2,
@@ -48,7 +48,7 @@ struct Storage {
 
 /// Live storages, counted by reference, and the peak so far.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     storages: Vec<Storage>,
     live: [f64; 4],
     peak: f64,
@@ -59,11 +59,12 @@ pub(super) struct Memory {
 impl Memory {
     /// A new storage of `elements`, with one reference.
     pub fn alloc(&mut self, elements: u64, dtype: Dtype, class: Class) -> u32 {
-        let requested = (elements as f64 * dtype.size() / ROUNDING).ceil() * ROUNDING;
-        self.alloc_bytes(block(requested), class)
+        self.request(elements as f64 * dtype.size(), class)
     }
 
-    fn alloc_bytes(&mut self, bytes: f64, class: Class) -> u32 {
+    /// A new storage for a request of so many bytes, as the allocator counts it, with one reference.
+    pub fn request(&mut self, bytes: f64, class: Class) -> u32 {
+        let bytes = block((bytes / ROUNDING).ceil() * ROUNDING);
         self.storages.push(Storage { bytes, refs: 1, class });
         self.live[class as usize] += bytes;
         self.note_peak(0.0);

@@ -21,10 +21,12 @@ use super::graph::{Content, Graph, GraphOp};
 use super::{HostWork, Iteration, Mode, OptimizerChoice, Phase, Precision, Step};
 use crate::dtype::Dtype;
 use crate::ops::{Elementwise, ElementwiseKind, Op, OpCall, Pass};
+pub(crate) use attention::rnn_workspace;
 use autocast::Policy;
 use backward::{Backward, GradNode};
-use memory::{Class, Memory};
+pub(crate) use memory::{Class, Memory};
 pub(super) use norm::conv_op;
+pub(crate) use norm::layout_workspace;
 
 /// How to run a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +104,9 @@ struct Lowering<'g> {
 
 /// The operators, host work and memory of one iteration of `graph`.
 pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelError> {
+    if let Some(fixed) = &graph.fixed {
+        return Ok(fixed.iteration.clone());
+    }
     let training = options.mode == Mode::Train;
     if training && graph.loss.is_none() {
         return Err(ModelError::NoLoss { model: graph.name.clone() });

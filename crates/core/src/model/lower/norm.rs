@@ -34,7 +34,7 @@ fn channels_last_strides(shape: Dims) -> Dims {
 /// cuDNN runs tensor-core convolutions in NHWC. For NCHW tensors it holds copies of input, output and filter in
 /// that layout while the call runs, channels padded to 16 bytes. It needs none for grouped convolutions, nor for
 /// 1x1 filters in TF32 or forward, where the products can read NCHW as it is. (Rule read off the peaks of H200 runs.)
-fn layout_workspace(c: &Conv, pass: Pass, math: Dtype) -> f64 {
+pub(crate) fn layout_workspace(c: &Conv, pass: Pass, math: Dtype) -> f64 {
     let reads_nchw = c.r == 1 && c.s == 1 && (pass == Pass::Fwd || !math.is_half());
     if c.groups > 1 || c.channels_last || !math.on_tensor_cores() || reads_nchw {
         return 0.0;

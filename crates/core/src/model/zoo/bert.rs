@@ -27,33 +27,52 @@ pub(super) const MODELS: &[Entry] = &[
 const VOCABULARY: u64 = 30_522;
 const POSITIONS: u64 = 512;
 
-struct Plan {
-    width: u64,
-    layers: usize,
-    heads: u64,
+/// Sizes of a BERT.
+pub(super) struct Plan {
+    pub width: u64,
+    pub inner: u64,
+    pub layers: usize,
+    pub heads: u64,
+    pub vocabulary: u64,
+    pub positions: u64,
+    pub types: u64,
 }
 
 fn build(s: Sizes) -> Built<Graph> {
-    let plan = match s.name {
-        "bert-large" => Plan { width: 1024, layers: 24, heads: 16 },
-        _ => Plan { width: 768, layers: 12, heads: 12 },
+    let (width, layers, heads) = match s.name {
+        "bert-large" => (1024, 24, 16),
+        _ => (768, 12, 12),
     };
-    let mut b = Builder::new(s.name, s.batch);
-    let tokens = b.tokens(&[s.batch, s.seq])?;
+    let plan = Plan {
+        width,
+        inner: 4 * width,
+        layers,
+        heads,
+        vocabulary: VOCABULARY,
+        positions: POSITIONS,
+        types: 2,
+    };
+    assemble(s.name, s.batch, s.seq, &plan)
+}
+
+/// The model of these sizes.
+pub(super) fn assemble(name: &str, batch: u64, seq: u64, plan: &Plan) -> Built<Graph> {
+    let mut b = Builder::new(name, batch);
+    let tokens = b.tokens(&[batch, seq])?;
     b.count_module();
     let (x, table) = b.scope("bert.embeddings", |b| {
         b.count_module();
         // Token types are gathered from a buffer, expanded and copied; positions are a slice of a buffer.
-        b.buffer(4 * POSITIONS);
-        let types = b.arange(s.seq)?;
-        let types = b.view(types, &[1, s.seq])?;
+        b.buffer(4 * plan.positions);
+        let types = b.arange(seq)?;
+        let types = b.view(types, &[1, seq])?;
         let positions = types;
-        let types = b.expand(types, &[s.batch, s.seq])?;
+        let types = b.expand(types, &[batch, seq])?;
         let types = b.contiguous(types)?;
-        let (words, table) = b.embedding("word_embeddings", tokens, VOCABULARY, plan.width)?;
-        let (kinds, _) = b.embedding("token_type_embeddings", types, 2, plan.width)?;
+        let (words, table) = b.embedding("word_embeddings", tokens, plan.vocabulary, plan.width)?;
+        let (kinds, _) = b.embedding("token_type_embeddings", types, plan.types, plan.width)?;
         let x = b.add(words, kinds)?;
-        let (places, _) = b.embedding("position_embeddings", positions, POSITIONS, plan.width)?;
+        let (places, _) = b.embedding("position_embeddings", positions, plan.positions, plan.width)?;
         let x = b.add(x, places)?;
         let x = b.layer_norm("LayerNorm", x)?;
         Ok((b.dropout(x)?, table))
@@ -62,7 +81,7 @@ fn build(s: Sizes) -> Built<Graph> {
         b.count_module();
         let mut x = x;
         for i in 0..plan.layers {
-            x = b.module(&format!("layer.{i}"), x, |b, x| layer(b, x, &plan))?;
+            x = b.module(&format!("layer.{i}"), x, |b, x| layer(b, x, plan))?;
         }
         Ok(x)
     })?;
@@ -74,7 +93,7 @@ fn build(s: Sizes) -> Built<Graph> {
             let x = b.gelu(x)?;
             b.layer_norm("LayerNorm", x)
         })?;
-        let bias = b.parameter("bias", &[VOCABULARY]);
+        let bias = b.parameter("bias", &[plan.vocabulary]);
         b.count_module();
         b.linear_with("decoder", x, table, Some(bias))
     })?;
@@ -102,7 +121,7 @@ fn layer(b: &mut Builder, x: Tensor, plan: &Plan) -> Built {
         b.module("output", a, |b, a| residual(b, a, x, plan.width))
     })?;
     let y = b.module("intermediate", attended, |b, x| {
-        let y = b.linear("dense", x, 4 * plan.width, true)?;
+        let y = b.linear("dense", x, plan.inner, true)?;
         b.activation("intermediate_act_fn", y, Unary::Gelu, false)
     })?;
     b.module("output", y, |b, y| residual(b, y, attended, plan.width))

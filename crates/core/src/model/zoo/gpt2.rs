@@ -38,6 +38,17 @@ const VOCABULARY: u64 = 50_257;
 const POSITIONS: u64 = 1024;
 const LONG_POSITIONS: u64 = 2048;
 
+/// Sizes of a GPT-2.
+#[derive(Clone, Copy)]
+pub(super) struct Plan {
+    pub width: u64,
+    pub inner: u64,
+    pub layers: usize,
+    pub heads: u64,
+    pub vocabulary: u64,
+    pub positions: u64,
+}
+
 fn build(s: Sizes) -> Built<Graph> {
     let positions = if s.name.starts_with("gpt3") { LONG_POSITIONS } else { POSITIONS };
     let (width, layers, heads) = match s.name {
@@ -48,30 +59,38 @@ fn build(s: Sizes) -> Built<Graph> {
         "gpt2-xl" => (1600, 48, 25),
         _ => (768, 12, 12),
     };
-    let mut b = Builder::new(s.name, s.batch);
-    let tokens = b.tokens(&[s.batch, s.seq])?;
+    let (inner, vocabulary) = (4 * width, VOCABULARY);
+    assemble(s.name, s.batch, s.seq, Plan { width, inner, layers, heads, vocabulary, positions })
+}
+
+/// The model of these sizes.
+pub(super) fn assemble(name: &str, batch: u64, seq: u64, plan: Plan) -> Built<Graph> {
+    let width = plan.width;
+    let mut b = Builder::new(name, batch);
+    let tokens = b.tokens(&[batch, seq])?;
     b.count_module();
     let (x, table) = b.scope("transformer", |b| {
-        let tokens = b.view(tokens, &[s.batch, s.seq])?;
-        let (words, table) = b.embedding("wte", tokens, VOCABULARY, width)?;
-        let places = b.arange(s.seq)?;
-        let places = b.unary(places, super::super::graph::Unary::AddScalar)?;
-        let places = b.view(places, &[1, s.seq])?;
-        let (places, _) = b.embedding("wpe", places, positions, width)?;
+        let tokens = b.view(tokens, &[batch, seq])?;
+        let (words, table) = b.embedding("wte", tokens, plan.vocabulary, width)?;
+        let positions = b.arange(seq)?;
+        let positions = b.unary(positions, super::super::graph::Unary::AddScalar)?;
+        let positions = b.view(positions, &[1, seq])?;
+        let (places, _) = b.embedding("wpe", positions, plan.positions, width)?;
         let x = b.add(words, places)?;
         let mut x = b.dropout(x)?;
-        for i in 0..layers {
-            x = b.module(&format!("h.{i}"), x, |b, x| block(b, x, heads))?;
+        for i in 0..plan.layers {
+            x = b.module(&format!("h.{i}"), x, |b, x| block(b, x, plan))?;
         }
         let x = b.layer_norm("ln_f", x)?;
-        Ok((b.view(x, &[s.batch, s.seq, width])?, table))
+        Ok((b.view(x, &[batch, seq, width])?, table))
     })?;
     b.count_module();
     let logits = b.linear_with("lm_head", x, table, None)?;
     b.finish_with_cross_entropy(logits)
 }
 
-fn block(b: &mut Builder, x: Tensor, heads: u64) -> Built {
+fn block(b: &mut Builder, x: Tensor, plan: Plan) -> Built {
+    let heads = plan.heads;
     let shape = b.shape(x);
     let [batch, seq, width] = [shape[0], shape[1], shape[2]];
     let y = b.layer_norm("ln_1", x)?;
@@ -96,7 +115,7 @@ fn block(b: &mut Builder, x: Tensor, heads: u64) -> Built {
     let x = b.add(y, x)?;
     let y = b.layer_norm("ln_2", x)?;
     let y = b.module("mlp", y, |b, y| {
-        let y = b.hf_conv1d("c_fc", y, 4 * width)?;
+        let y = b.hf_conv1d("c_fc", y, plan.inner)?;
         let y = b.gelu_new(y)?;
         let y = b.hf_conv1d("c_proj", y, width)?;
         b.dropout(y)

@@ -7,6 +7,7 @@
 mod a3c;
 mod alexnet;
 mod bert;
+pub mod config;
 mod convnext;
 mod dcgan;
 mod densenet;

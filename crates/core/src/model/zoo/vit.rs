@@ -29,16 +29,29 @@ fn build(s: Sizes) -> Built<Graph> {
     } else {
         (12, Plan { width: 768, heads: 12, inner: 3072 })
     };
-    let d = plan.width;
-    let mut b = Builder::new(s.name, s.batch);
-    let x = b.images(3, 224, 224)?;
+    assemble(s.name, s.batch, &Images { side: 224, channels: 3, patch, classes: 1000 }, layers, plan)
+}
+
+/// What a vision transformer looks at.
+pub(super) struct Images {
+    pub side: u64,
+    pub channels: u64,
+    pub patch: u64,
+    pub classes: u64,
+}
+
+/// The model of these sizes.
+pub(super) fn assemble(name: &str, batch: u64, images: &Images, layers: usize, plan: Plan) -> Built<Graph> {
+    let (d, patch) = (plan.width, images.patch);
+    let mut b = Builder::new(name, batch);
+    let x = b.images(images.channels, images.side, images.side)?;
     let token = b.parameter("class_token", &[1, 1, d]);
-    let side = 224 / patch;
+    let side = images.side / patch;
     let x = b.conv2d("conv_proj", x, ConvSpec::new(d, patch).stride(patch))?;
-    let x = b.view(x, &[s.batch, d, side * side])?;
+    let x = b.view(x, &[batch, d, side * side])?;
     let x = b.permute(x, &[0, 2, 1])?;
     let token = b.use_parameter(token)?;
-    let token = b.expand(token, &[s.batch, 1, d])?;
+    let token = b.expand(token, &[batch, 1, d])?;
     let x = b.cat(&[token, x], 1)?;
     let x = b.module("encoder", x, |b, x| {
         let positions = b.parameter("pos_embedding", &[1, side * side + 1, d]);
@@ -55,7 +68,7 @@ fn build(s: Sizes) -> Built<Graph> {
         b.layer_norm("ln", x)
     })?;
     let x = b.select(x, 1)?;
-    let x = b.module("heads", x, |b, x| b.linear("head", x, 1000, true))?;
+    let x = b.module("heads", x, |b, x| b.linear("head", x, images.classes, true))?;
     b.finish_with_cross_entropy(x)
 }
 

@@ -1,0 +1,80 @@
+//! Models that files describe: recorded iterations, graphs, exported programs, configurations.
+
+use crate::error::InputError;
+use crate::input;
+use anyhow::Context as _;
+use preflop_core::capture::Capture;
+use preflop_core::model::Graph;
+use preflop_core::model::zoo::config::HubConfig;
+use preflop_import::exported::{Bindings, read_onnx, read_pt2};
+use serde::Deserialize;
+use std::path::Path;
+
+/// The largest JSON file read; recorded iterations of large models reach some tens of megabytes.
+const MAX_JSON_FILE: u64 = 256 << 20;
+
+/// What kind of JSON it is.
+#[derive(Deserialize)]
+struct Probe<'a> {
+    #[serde(borrow)]
+    format: Option<std::borrow::Cow<'a, str>>,
+    #[serde(borrow)]
+    model_type: Option<std::borrow::Cow<'a, str>>,
+}
+
+/// The graph that a file describes; `sizes` are for dimensions that the file leaves open.
+pub fn read(path: &str, sizes: &Bindings) -> anyhow::Result<Graph> {
+    let extension = Path::new(path).extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
+    match extension.as_str() {
+        "onnx" => {
+            let program = read_onnx(input::open(path)?, path, &name_of(path), sizes)?;
+            program.into_graph().with_context(|| path.to_owned())
+        }
+        "pt2" => {
+            let program = read_pt2(&input::open(path)?, path, &name_of(path), sizes)?;
+            program.into_graph().with_context(|| path.to_owned())
+        }
+        _ => json(path, sizes),
+    }
+}
+
+/// The file's name; a `config.json` is named after its folder.
+fn name_of(path: &str) -> String {
+    let path = Path::new(path);
+    let stem = |p: &Path| p.file_stem().map(|s| s.to_string_lossy().into_owned());
+    let folder = path.parent().and_then(|p| p.file_name()).map(|s| s.to_string_lossy().into_owned());
+    match stem(path) {
+        Some(name) if name == "config" => folder.unwrap_or(name),
+        name => name.unwrap_or_default(),
+    }
+}
+
+fn json(path: &str, sizes: &Bindings) -> anyhow::Result<Graph> {
+    let bytes = input::read_limited(path, MAX_JSON_FILE, "model file")?;
+    let probe: Option<Probe<'_>> = serde_json::from_slice(&bytes).ok();
+    let (format, family) = probe.map_or((None, None), |p| (p.format, p.model_type));
+    if !sizes.dims.is_empty() {
+        let message = format!("{path}: `--dim` is for .onnx and .pt2 files");
+        return Err(InputError::new(message).hint("use `--batch` and `--seq`").into());
+    }
+    if family.is_some() {
+        let config: HubConfig =
+            serde_json::from_slice(&bytes).with_context(|| format!("{path}: not a model configuration"))?;
+        return config.build(&name_of(path), sizes.batch, sizes.seq).with_context(|| path.to_owned());
+    }
+    if sizes.batch.is_some() || sizes.seq.is_some() {
+        let message = format!("{path}: a captured graph has its batch and sequence built in");
+        return Err(InputError::new(message).hint("leave out `--batch` and `--seq`").into());
+    }
+    if format.is_some_and(|f| f == "preflop-capture") {
+        return Ok(Capture::parse(&bytes).with_context(|| path.to_owned())?.into_graph());
+    }
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let message = format!("{path}: not a captured graph: {error}");
+        InputError::new(message)
+            .hint(
+                "a model file is a graph in JSON, .onnx or .pt2; `preflop models` lists the built-in models",
+            )
+            .into()
+    })
+}

@@ -1,0 +1,96 @@
+//! Recorded iterations: operators, host work and memory by hand, and whatever is accepted stays finite.
+
+use preflop_core::capture::Capture;
+use preflop_core::model::{Mode, Precision};
+use preflop_core::ops::{Op, OptimizerKind};
+use preflop_core::time::TimeModel;
+use proptest::prelude::*;
+
+/// `y = relu(x W^T + b)` with its bias gradient and a step of plain SGD; x is 4 x 8, W is 16 x 8.
+const SMALL: &str = r#"{
+  "format": "preflop-capture", "version": 1, "name": "small", "samples": 4, "seq": null, "mode": "train",
+  "autocast": null, "tf32_products": false, "tf32_convolutions": true, "parameters": 144,
+  "parameter_tensors": 2, "module_calls": 2, "first_op": 0,
+  "tensors": [
+    ["fp32", [4, 8], [8, 1], 0], ["fp32", [16, 8], [8, 1], 1], ["fp32", [8, 16], [1, 8], 1], ["fp32", [16], [1], 2],
+    ["fp32", [4, 16], [16, 1], 3], ["fp32", [4, 16], [16, 1], 4], ["fp32", [16], [1], 5]
+  ],
+  "storages": [
+    [128, "input", 0, null], [512, "weight", 0, null], [64, "weight", 0, null], [256, "activation", 1, 3],
+    [10485760, "activation", 2, 3], [64, "gradient", 3, null]
+  ],
+  "ops": [
+    {"op": "aten::t", "phase": "forward", "module": "0", "in": [{"t": 1}], "out": [2], "view": true},
+    {"op": "aten::addmm", "phase": "forward", "module": "0", "in": [{"t": 3}, {"t": 0}, {"t": 2}], "out": [4]},
+    {"op": "aten::relu", "phase": "forward", "module": "1", "in": [{"t": 4}], "out": [5]},
+    {"op": "aten::sum", "phase": "backward", "module": "0", "in": [{"t": 5}, [0], true], "out": [6]},
+    {"op": "aten::_foreach_add_", "phase": "optimizer", "module": "", "in": [[{"t": 3}], [{"t": 6}], -0.1], "out": []},
+    {"op": "mine::mix", "phase": "forward", "module": "2", "in": [{"t": 4}], "out": [5]}
+  ]
+}"#;
+
+#[test]
+fn operators_host_work_and_memory() {
+    let fixed = Capture::parse(SMALL.as_bytes()).unwrap().fixed();
+    assert_eq!((fixed.mode, fixed.precision), (Mode::Train, Precision::Fp32));
+    let steps = &fixed.iteration.steps;
+    let names: Vec<&str> = steps.iter().map(|s| s.call.name()).collect();
+    assert_eq!(names, ["linear", "relu", "sum_cols", "sgd_plain", "mine::mix"]);
+    // 2 * 4 * 16 * 8
+    assert_eq!(steps[0].call.flops().0, 1024.0);
+    assert!(matches!(steps[0].call.op, Op::Gemm(g) if g.bias && (g.m, g.n, g.k) == (4, 16, 8)));
+    assert!(
+        matches!(steps[3].call.op, Op::Optimizer(o) if o.kind == OptimizerKind::SgdPlain && o.params == 16)
+    );
+    // 4 * 16 numbers of 4 bytes in and out
+    assert!(matches!(steps[4].call.op, Op::Unmodelled { bytes: 512, .. }));
+    let host = fixed.iteration.host;
+    assert_eq!((host.forward_ops, host.backward_ops, host.module_calls), (4, 1, 2));
+    // Before the third operator: 512-byte blocks for input, weight, bias and product, and 10 MiB, which fill their segment.
+    let memory = fixed.iteration.memory;
+    assert_eq!(memory.peak.0 - memory.workspace.0, 4.0 * 512.0 + 10_485_760.0);
+    assert_eq!(memory.weights.0, 1024.0);
+}
+
+#[test]
+fn damaged_files_say_what_is_wrong() {
+    for (from, to, said) in [
+        ("\"version\": 1", "\"version\": 2", "version 2"),
+        ("preflop-capture", "other", "format"),
+        ("{\"t\": 4}], \"out\": [5]}", "{\"t\": 40}], \"out\": [5]}", "beyond the 7 listed"),
+        ("[64, \"gradient\", 3, null]", "[64, \"gradient\", 3, 2]", "ends before it begins"),
+        ("\"samples\": 4", "\"samples\": 0", "at least one"),
+    ] {
+        let damaged = SMALL.replace(from, to);
+        let error = Capture::parse(damaged.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(said) && !error.contains('\n'), "{error}");
+    }
+}
+
+proptest! {
+    /// Any operator name on any shapes gives finite times.
+    #[test]
+    fn whatever_is_accepted_is_predicted(
+        op in prop::sample::select(vec![
+            "aten::convolution", "aten::mm", "aten::bmm", "aten::_softmax", "aten::native_layer_norm", "aten::cat",
+            "aten::max_pool2d_with_indices", "aten::embedding", "aten::_cudnn_rnn", "aten::copy_", "aten::add",
+            "aten::_scaled_dot_product_flash_attention", "aten::_adaptive_avg_pool2d", "aten::mean", "aten::index",
+        ]),
+        sizes in prop::collection::vec(0_u64..9, 0..6),
+        numbers in prop::collection::vec(-2_i64..5, 9),
+    ) {
+        let strides: Vec<u64> = sizes.iter().map(|_| 1).collect();
+        let tensor = format!("[\"fp32\", {sizes:?}, {strides:?}, 0]");
+        let args: Vec<String> = numbers.iter().map(|n| format!("[{n}, {n}]")).collect();
+        let json = SMALL
+            .replace("[\"fp32\", [4, 16], [16, 1], 3]", &tensor)
+            .replace("[\"fp32\", [4, 16], [16, 1], 4]", &tensor)
+            .replace("mine::mix", op)
+            .replace("[{\"t\": 4}], \"out\": [5]}\n  ]", &format!("[{{\"t\": 4}}, {{\"t\": 5}}, {}], \"out\": [5]}}\n  ]", args.join(", ")));
+        let graph = Capture::parse(json.as_bytes()).unwrap().into_graph();
+        let fixed = graph.fixed.unwrap();
+        let gpu = preflop_core::gpu::catalog::find("a100").unwrap();
+        let p = TimeModel::embedded().predict_iteration(&fixed.iteration, &gpu);
+        prop_assert!(p.time.0.is_finite() && p.time.0 > 0.0);
+    }
+}

@@ -1,0 +1,38 @@
+"""How long recording takes and how much memory: resnet50's training step, and a 7B llama's.
+
+    python python/bench/capture.py            all, each in a process of its own
+    python python/bench/capture.py NAME       one of them, here
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+#: Batch, sequence, precision, wanted seconds and MiB.
+CASES = {"resnet50": (64, 0, "amp", 3.0, 2048), "llama-7b": (1, 2048, "amp", 20.0, 2048)}
+
+
+def one(name: str) -> int:
+    import preflop
+    from reference_models import step
+
+    batch, seq, precision, seconds, mib = CASES[name]
+    run = step(name, batch, seq, precision, "train")
+    start = time.perf_counter()
+    graph = preflop.capture(run, name=name)
+    took = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{name:10} {len(graph):6} operators in {took:5.2f} s (wanted: under {seconds:g}), {peak:5.0f} MiB (wanted: under {mib})")
+    return 0 if took < seconds and peak < mib else 1
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        sys.exit(one(sys.argv[1]))
+    sys.exit(max(subprocess.run([sys.executable, __file__, name]).returncode for name in CASES))

@@ -1,0 +1,352 @@
+"""Answers as objects: readable in a terminal and in a notebook, and as tables or dictionaries."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def _pandas(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("`to_pandas()` needs pandas: pip install pandas") from error
+    return pandas.DataFrame(list(rows))
+
+
+def _digits(value: float) -> str:
+    """Three significant digits."""
+    if value == 0 or value != value:
+        return "0"
+    if abs(value) >= 999.5:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}"
+
+
+def _html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table for notebooks; numbers stand to the right."""
+
+    def cell(tag: str, text: str, i: int) -> str:
+        side = "left" if i == 0 else "right"
+        return f'<{tag} style="text-align:{side}">{html.escape(text)}</{tag}>'
+
+    head = "".join(cell("th", h, i) for i, h in enumerate(header))
+    body = "".join("<tr>" + "".join(cell("td", c, i) for i, c in enumerate(row)) + "</tr>" for row in rows)
+    return (
+        f'<table><caption style="text-align:left">{html.escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def _text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(r[i]) for r in [list(header), *rows]) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        first = cells[0].ljust(widths[0])
+        return "  ".join([first, *(c.rjust(w) for c, w in zip(cells[1:], widths[1:]))]).rstrip()
+
+    return "\n".join(line(r) for r in [list(header), *rows])
+
+
+def _known(cls: type, values: dict[str, Any]) -> dict[str, Any]:
+    """The values that a class has fields for: newer programs may say more."""
+    names = {f.name for f in dataclasses.fields(cls)}
+    return {k: v for k, v in values.items() if k in names}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peak device memory of an iteration, as ``torch.cuda.max_memory_allocated`` would show it."""
+
+    peak_mib: float
+    weights_mib: float
+    gradients_mib: float
+    optimizer_mib: float
+    activations_mib: float
+    workspace_mib: float
+
+    def to_dict(self) -> dict[str, float]:
+        """As a dictionary."""
+        return dataclasses.asdict(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row."""
+        return _pandas([self.to_dict()])
+
+    def _rows(self) -> list[list[str]]:
+        parts = ["weights", "gradients", "optimizer", "activations", "workspace"]
+        rows = [[name, _digits(getattr(self, name + "_mib"))] for name in parts]
+        return [*rows, ["peak", _digits(self.peak_mib)]]
+
+    def __repr__(self) -> str:
+        return _text_table(["memory at the peak", "MiB"], self._rows())
+
+    def _repr_html_(self) -> str:
+        return _html_table("Memory at the peak", ["part", "MiB"], self._rows())
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Operators of one layer, kind and shape, together."""
+
+    name: str
+    op: str
+    phase: str
+    count: int
+    time_us: float
+    share: float
+    bound: str
+    shape: str = ""
+    dtype: str = ""
+
+
+@dataclass(frozen=True)
+class Unmodelled:
+    """An operator that is known by name and bytes only, and its share of the GPU's time."""
+
+    op: str
+    count: int
+    share: float
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction:
+    """How long one iteration takes on a GPU, and why."""
+
+    model: str
+    gpu: str
+    batch: int
+    seq: int | None
+    precision: str
+    mode: str
+    iteration_ms: float
+    low_ms: float
+    high_ms: float
+    gpu_busy_ms: float
+    host_ms: float
+    memory_mib: float
+    fits: bool
+    samples_per_s: float
+    flops: float
+    dram_bytes: float
+    bound: str
+    parameters: int
+    gpu_memory_mib: float
+    memory: Memory
+    unmodelled: tuple[Unmodelled, ...]
+    ops: tuple[Operator, ...]
+    _answer: dict[str, Any] = field(compare=False)
+
+    @classmethod
+    def _of(cls, answer: dict[str, Any]) -> Prediction:
+        values = _known(cls, answer)
+        values["memory"] = Memory(peak_mib=answer["memory_mib"], **_known(Memory, answer["memory"]))
+        values["unmodelled"] = tuple(Unmodelled(**_known(Unmodelled, u)) for u in answer["unmodelled"])
+        values["ops"] = tuple(Operator(**_known(Operator, o)) for o in answer["ops"])
+        return cls(_answer=answer, **values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole answer, with the names of ``preflop predict --json``."""
+        return json.loads(json.dumps(self._answer))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The operators, one row each."""
+        return _pandas([dataclasses.asdict(o) for o in self.ops])
+
+    def _facts(self) -> list[list[str]]:
+        fits = "fits" if self.fits else "DOES NOT FIT"
+        rows = [
+            ["iteration", f"{_digits(self.iteration_ms)} ms", f"{_digits(self.low_ms)} to {_digits(self.high_ms)}"],
+            ["throughput", f"{_digits(self.samples_per_s)} /s", "samples"],
+            ["GPU busy", f"{_digits(self.gpu_busy_ms)} ms", f"bound by {self.bound}"],
+            ["host", f"{_digits(self.host_ms)} ms", ""],
+            ["memory", f"{_digits(self.memory_mib)} MiB", f"{fits} in {_digits(self.gpu_memory_mib)}"],
+        ]
+        for u in self.unmodelled[:3]:
+            rows.append(["not modelled", u.op, f"{100 * u.share:.1f} % of GPU time"])
+        return rows
+
+    def _title(self) -> str:
+        seq = f", sequence {self.seq}" if self.seq else ""
+        mode = "training" if self.mode == "train" else "inference"
+        return f"{self.model}, {mode}, batch {self.batch}{seq}, {self.precision} on {self.gpu}"
+
+    def __repr__(self) -> str:
+        return self._title() + "\n" + "\n".join("  " + "  ".join([r[0].ljust(12), r[1].rjust(12), r[2]]).rstrip() for r in self._facts())
+
+    def _repr_html_(self) -> str:
+        facts = _html_table(self._title(), ["", "", ""], self._facts())
+        top = sorted(self.ops, key=lambda o: -o.time_us)[:10]
+        rows = [[o.name, o.op, o.phase, str(o.count), _digits(o.time_us), f"{100 * o.share:.1f} %", o.bound] for o in top]
+        header = ["layer", "operator", "phase", "count", "us", "share", "bound by"]
+        return facts + _html_table("Where the GPU's time goes", header, rows)
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One GPU of a comparison."""
+
+    gpu: str
+    iteration_ms: float
+    samples_per_s: float
+    memory_mib: float
+    fits: bool
+    usd_per_hour: float | None = None
+    price_date: str | None = None
+    usd_per_million_samples: float | None = None
+    joules_per_sample: float | None = None
+    low_ms: float | None = None
+    high_ms: float | None = None
+
+
+class _Rows:
+    """Several answers: a sequence that prints as a table."""
+
+    _answers: list[dict[str, Any]]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """The rows with the names of the ``--json`` output."""
+        return json.loads(json.dumps(self._answers))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row each."""
+        return _pandas(self._answers)
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+
+class Comparison(_Rows):
+    """The same iteration on several GPUs, best first."""
+
+    def __init__(self, answers: list[dict[str, Any]]) -> None:
+        self._answers = answers
+        self.offers = tuple(Offer(**_known(Offer, a)) for a in answers)
+
+    def __iter__(self) -> Iterator[Offer]:
+        return iter(self.offers)
+
+    def __getitem__(self, index: int) -> Offer:
+        return self.offers[index]
+
+    _HEADER = ["GPU", "ms", "samples/s", "MiB", "fits", "$ / hour", "$ / million"]
+
+    def _table(self) -> list[list[str]]:
+        def money(value: float | None) -> str:
+            return "" if value is None else _digits(value)
+
+        return [
+            [
+                o.gpu,
+                _digits(o.iteration_ms),
+                _digits(o.samples_per_s),
+                _digits(o.memory_mib),
+                "yes" if o.fits else "no",
+                money(o.usd_per_hour),
+                money(o.usd_per_million_samples),
+            ]
+            for o in self.offers
+        ]
+
+    def __repr__(self) -> str:
+        return _text_table(self._HEADER, self._table())
+
+    def _repr_html_(self) -> str:
+        return _html_table("One iteration on several GPUs", self._HEADER, self._table())
+
+
+@dataclass(frozen=True)
+class RooflineRow:
+    """One operator against the roofs of a GPU."""
+
+    name: str
+    op: str
+    family: str
+    phase: str
+    dtype: str
+    count: float
+    launches: float
+    flops: float
+    dram_bytes: float
+    time_us: float
+    share: float
+
+
+class Roofline(_Rows):
+    """FLOPs, bytes, launches and bounds of every operator of an iteration."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        view = answer["views"][0]
+        self.title: str = answer["title"]
+        self.gpu: str = view["gpu"]
+        self.machine: dict[str, Any] = view["machine"]
+        self.summary: dict[str, Any] = view["summary"]
+        self._answer = answer
+        self._answers = view["rows"]
+        self.rows = tuple(RooflineRow(**_known(RooflineRow, r)) for r in view["rows"])
+
+    def __iter__(self) -> Iterator[RooflineRow]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: int) -> RooflineRow:
+        return self.rows[index]
+
+    _HEADER = ["operator", "layer", "time us", "share", "GFLOP", "MB"]
+
+    def _table(self) -> list[list[str]]:
+        top = sorted(self.rows, key=lambda r: -r.time_us)[:10]
+        return [
+            [r.op, r.name, _digits(r.time_us), f"{100 * r.share:.1f} %", _digits(r.flops / 1e9), _digits(r.dram_bytes / 1e6)]
+            for r in top
+        ]
+
+    def __repr__(self) -> str:
+        return f"{self.title} on {self.gpu}\n" + _text_table(self._HEADER, self._table())
+
+    def _repr_html_(self) -> str:
+        return _html_table(f"{self.title} on {self.gpu}", self._HEADER, self._table())
+
+
+@dataclass(frozen=True)
+class Target:
+    """A recorded run carried to another GPU."""
+
+    gpu: str
+    iteration_ms: float
+    low_ms: float
+    high_ms: float
+    gpu_busy_ms: float
+
+
+class Transfer(_Rows):
+    """A recorded run on its own GPU and on others."""
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self.origin: str = answer["origin"]
+        self.measured_ms: float = answer["measured_ms"]
+        self.gpu_busy_ms: float = answer["gpu_busy_ms"]
+        self.unattributed_ms: float = answer["unattributed_ms"]
+        self._answers = answer["targets"]
+        self.targets = tuple(Target(**_known(Target, t)) for t in answer["targets"])
+
+    def __iter__(self) -> Iterator[Target]:
+        return iter(self.targets)
+
+    def __getitem__(self, index: int) -> Target:
+        return self.targets[index]
+
+    def _table(self) -> list[list[str]]:
+        rows = [[t.gpu, _digits(t.iteration_ms), f"{_digits(t.low_ms)} to {_digits(t.high_ms)}"] for t in self.targets]
+        return [[f"{self.origin} (measured)", _digits(self.measured_ms), ""], *rows]
+
+    def __repr__(self) -> str:
+        return _text_table(["GPU", "ms", "90 % interval"], self._table())
+
+    def _repr_html_(self) -> str:
+        return _html_table("A recorded run on other GPUs", ["GPU", "ms", "90 % interval"], self._table())

@@ -1,0 +1,92 @@
+//! The Python package: built and installed as users do it, tested with the real PyTorch.
+
+use crate::run::{cargo, program, succeed, works};
+use anyhow::Context as _;
+use std::path::{Path, PathBuf};
+
+/// What the tests need; a new version of it makes a new environment.
+const REQUIREMENTS: &str = "python/requirements-test.txt";
+
+/// Installs the package into an environment of its own and runs its tests, without those that need shared data.
+pub fn test(root: &Path) -> anyhow::Result<()> {
+    let lints =
+        ["clippy", "-p", "preflop-py", "--features", "python", "--locked", "--quiet", "--", "-D", "warnings"];
+    succeed(&mut cargo(root, &lints))?;
+    let python = installed(root)?;
+    succeed(&mut pytest(root, &python, &["python/tests", "--ignore=python/tests/shared"]))
+}
+
+/// Runs the tests that need shared data.
+pub fn validate(root: &Path, shared: &Path) -> anyhow::Result<()> {
+    let python = installed(root)?;
+    succeed(pytest(root, &python, &["-s", "python/tests/shared"]).env("PREFLOP_SHARED", shared))
+}
+
+/// Prints how fast recording is.
+pub fn bench(root: &Path) -> anyhow::Result<()> {
+    succeed(&mut program(root, installed(root)?, &["python/bench/capture.py"]))
+}
+
+fn pytest(root: &Path, python: &Path, args: &[&str]) -> std::process::Command {
+    let mut command = program(root, python, &["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
+    command.args(args);
+    command
+}
+
+/// A Python with the package and everything the tests need.
+///
+/// PyTorch takes gigabytes and minutes, so it lives in the user's cache folder, once per version of the requirements; the
+/// package lies in an environment of this working tree that looks into that one.
+fn installed(root: &Path) -> anyhow::Result<PathBuf> {
+    let libraries = libraries(root)?;
+    let own = root.join("target/venv-python");
+    if !works(&mut program(root, own.join("bin/python"), &["-c", "import pip"])) {
+        succeed(&mut program(root, "python3", &["-m", "venv", "--clear", "target/venv-python"]))?;
+    }
+    let places = site_packages(root, &own)?;
+    let other = site_packages(root, &libraries)?;
+    std::fs::write(places.join("preflop-test-libraries.pth"), format!("{}\n", other.display()))
+        .context("cannot write into the test environment")?;
+    let pip = own.join("bin/pip");
+    succeed(&mut program(root, &pip, &["install", "--quiet", "--disable-pip-version-check", "."]))?;
+    Ok(own.join("bin/python"))
+}
+
+/// The environment with PyTorch and the rest, made on first use.
+fn libraries(root: &Path) -> anyhow::Result<PathBuf> {
+    let text =
+        std::fs::read(root.join(REQUIREMENTS)).with_context(|| format!("cannot read {REQUIREMENTS}"))?;
+    let folder = cache_folder()?.join(format!("python-{:016x}", fnv1a(&text)));
+    let done = folder.join("complete");
+    if done.is_file() {
+        return Ok(folder);
+    }
+    println!("    installing PyTorch and others into {}", folder.display());
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let place = folder.to_string_lossy().into_owned();
+    succeed(&mut program(root, "python3", &["-m", "venv", &place]))?;
+    let args = ["install", "--quiet", "--disable-pip-version-check", "-r", REQUIREMENTS];
+    succeed(&mut program(root, folder.join("bin/pip"), &args))?;
+    std::fs::write(&done, "").context("cannot mark the environment as complete")?;
+    Ok(folder)
+}
+
+/// `$XDG_CACHE_HOME/preflop` or `~/.cache/preflop`.
+fn cache_folder() -> anyhow::Result<PathBuf> {
+    let given = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
+    let home = || std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".cache"));
+    Ok(given.or_else(home).context("neither XDG_CACHE_HOME nor HOME is set")?.join("preflop"))
+}
+
+fn site_packages(root: &Path, environment: &Path) -> anyhow::Result<PathBuf> {
+    let code = "import sysconfig; print(sysconfig.get_path('purelib'))";
+    let said = crate::run::output_of(&mut program(root, environment.join("bin/python"), &["-c", code]))?;
+    Ok(PathBuf::from(said.trim()))
+}
+
+/// FNV-1a, 64 bits (Fowler, Noll and Vo): enough to tell versions of one file apart.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
