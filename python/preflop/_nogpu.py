@@ -154,7 +154,7 @@ def fake_cuda() -> Iterator[None]:
                 if not _backward_works():
                     raise CaptureError(
                         f"PyTorch {torch.__version__} cannot run backward on fake CUDA tensors here",
-                        hint="versions 2.11 to 2.15 are tested; `preflop predict` reads .pt2 and .onnx files without PyTorch",
+                        hint="version 2.15 is tested; `preflop predict` reads .pt2 and .onnx files without PyTorch",
                     )
                 stack.enter_context(_no_primary_context())
         yield

@@ -75,5 +75,8 @@ fn browser(root: &Path) -> anyhow::Result<()> {
     // `npm ci` refuses lock files that name other platforms' optional binaries without their packages.
     succeed(&mut program(&web, "npm", &["install", "--silent", "--no-audit", "--no-fund"]))?;
     bundle::check(root)?;
-    succeed(&mut program(&web, "npm", &["test"]))
+    // The program of this tree, not one that an earlier build left behind.
+    succeed(&mut cargo(root, &["build", "--quiet", "--locked", "-p", "preflop"]))?;
+    let built = root.join("target/debug/preflop");
+    succeed(program(&web, "npm", &["test"]).env("PREFLOP_BIN", built))
 }

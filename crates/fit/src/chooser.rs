@@ -115,7 +115,7 @@ fn grow(
     for &i in &members {
         total[labels[i as usize] as usize] += 1;
     }
-    let n = members.len() as i64;
+    let n: i64 = total.iter().sum();
     let square: i64 = total.iter().map(|c| c * c).sum();
     let whole = square as f64 / n.max(1) as f64;
     let mut split: Option<(f64, usize, u8)> = None;

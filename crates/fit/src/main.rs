@@ -138,7 +138,7 @@ fn main() -> Result<()> {
         calls.extend(data::optional(&own.join("conv_nhwc.csv.gz"), "conv_nhwc")?);
         let random = choices::read(&own.join("conv_choice.txt.gz"))?;
         let mut asked = choices::read(&own.join("conv_choice_measured.txt.gz"))?;
-        asked.extend(random.iter().cloned());
+        asked.extend(random.iter().copied());
         let (rows, variants) = conv::rows(&calls, &asked);
         let passes = conv::ordinary(&random, &variants, &gpus[0]);
         let table = conv::constants(&rows, &gpus);
