@@ -17,6 +17,9 @@
 //! time  = t0 + min over tiles and s of max(t_c, t_l2, t_d) + t_lat + t_red
 //! ```
 //!
+//! [`with_tile`] evaluates one tile that is known (convolutions, whose tile the library tells) and adds
+//! `epilogue * ceil(wv/occ)`: what every wave of CTAs spends before and after its sums.
+//!
 //! Where e is the element size; eff, slope, pw, l2, bw, hot, kl, red0 and t0 are fitted per kernel class
 //! (`data/fitted`); `miss` is the share of the compulsory bytes that come from DRAM: operands that are used
 //! again and again stay in the L2 when eight sets of them fit.

@@ -101,14 +101,7 @@ fn block(b: &mut Builder, x: Tensor, plan: Plan) -> Built {
             let part = b.view(part, &[batch, seq, heads, width / heads])?;
             parts.push(b.transpose(part, 1, 2)?);
         }
-        // The cache of keys and values starts empty and is concatenated to: a copy each.
-        let k = b.cat(&[parts[1]], 2)?;
-        let v = b.cat(&[parts[2]], 2)?;
-        b.keep(k);
-        b.keep(v);
-        let a = b.sdpa(parts[0], k, v, true)?;
-        let a = b.transpose(a, 1, 2)?;
-        let a = b.view(a, &shape)?;
+        let a = b.cached_attention([parts[0], parts[1], parts[2]], &shape)?;
         let a = b.hf_conv1d("c_proj", a, width)?;
         b.dropout(a)
     })?;

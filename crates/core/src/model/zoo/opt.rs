@@ -71,13 +71,7 @@ fn layer(b: &mut Builder, x: Tensor) -> Built {
             let part = b.view(part, &[batch, seq, heads, width / heads])?;
             parts.push(b.transpose(part, 1, 2)?);
         }
-        let k = b.cat(&[parts[1]], 2)?;
-        let v = b.cat(&[parts[2]], 2)?;
-        b.keep(k);
-        b.keep(v);
-        let a = b.sdpa(parts[0], k, v, true)?;
-        let a = b.transpose(a, 1, 2)?;
-        let a = b.view(a, &shape)?;
+        let a = b.cached_attention([parts[0], parts[1], parts[2]], &shape)?;
         b.linear("out_proj", a, width, true)
     })?;
     let y = b.dropout(y)?;
