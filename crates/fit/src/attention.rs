@@ -21,15 +21,21 @@ struct Row {
     dtype: Dtype,
     gpu: usize,
     seconds: f64,
+    source: &'static str,
 }
 
 fn rows(measured: &[Measured]) -> Vec<Row> {
     measured
         .iter()
         .filter_map(|m| match m.call.op {
-            Op::Attention(op) => {
-                Some(Row { op, pass: m.call.pass, dtype: m.call.dtype, gpu: m.gpu, seconds: m.us * 1e-6 })
-            }
+            Op::Attention(op) => Some(Row {
+                op,
+                pass: m.call.pass,
+                dtype: m.call.dtype,
+                gpu: m.gpu,
+                seconds: m.us * 1e-6,
+                source: m.source,
+            }),
             _ => None,
         })
         .collect()
@@ -121,7 +127,7 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], forms: &Forms) -> Vec<Sample
                 gpu: r.gpu,
                 group: i,
                 weight: 1.0,
-                source: "",
+                source: r.source,
             }
         })
         .collect()

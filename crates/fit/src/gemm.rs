@@ -20,6 +20,8 @@ pub struct Row {
     pub dtype: Dtype,
     pub gpu: usize,
     pub seconds: f64,
+    /// File it comes from.
+    pub source: &'static str,
 }
 
 /// The products among the measurements.
@@ -27,7 +29,9 @@ pub fn rows(measured: &[Measured]) -> Vec<Row> {
     measured
         .iter()
         .filter_map(|m| match m.call.op {
-            Op::Gemm(gemm) => Some(Row { gemm, dtype: m.call.dtype, gpu: m.gpu, seconds: m.us * 1e-6 }),
+            Op::Gemm(gemm) => {
+                Some(Row { gemm, dtype: m.call.dtype, gpu: m.gpu, seconds: m.us * 1e-6, source: m.source })
+            }
             _ => None,
         })
         .collect()
@@ -101,7 +105,7 @@ pub fn samples(rows: &[Row], gpus: &[Gpu], table: &Table) -> Vec<Sample> {
                 // Rows of one (n, k) pair stay in one fold; on a single GPU every row is its own.
                 group: if several { (r.gemm.n * 7919 + r.gemm.k * 31) as usize } else { i },
                 weight: 1.0,
-                source: "",
+                source: r.source,
             }
         })
         .collect()

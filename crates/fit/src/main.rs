@@ -175,6 +175,10 @@ fn main() -> Result<()> {
     for l in &learned {
         print!("{}", l.report());
     }
+    for file in ["ops", "conv"] {
+        let pairs = learned.iter().flat_map(|l| l.of_file(file));
+        println!("all rows of {file}.csv that were fitted, cross-validated: {}", score::score(pairs));
+    }
     if keep {
         write::files(Path::new("data/fitted"), constants, &learned, choosers, update)?;
     }

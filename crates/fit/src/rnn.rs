@@ -22,6 +22,7 @@ struct Row {
     dtype: Dtype,
     gpu: usize,
     seconds: f64,
+    source: &'static str,
     class: String,
     input: f64,
     step: f64,
@@ -42,7 +43,17 @@ fn rows(measured: &[Measured], gpus: &[Gpu], products: &gemm::Table) -> Vec<Row>
             };
             let (input, step) = rnn::products(&op, pass, &time);
             let class = rnn::class(&op, pass, dtype, gpu);
-            Some(Row { op, pass, dtype, gpu: m.gpu, seconds: m.us * 1e-6, class, input, step })
+            Some(Row {
+                op,
+                pass,
+                dtype,
+                gpu: m.gpu,
+                seconds: m.us * 1e-6,
+                source: m.source,
+                class,
+                input,
+                step,
+            })
         })
         .collect()
 }
@@ -106,7 +117,7 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], products: &gemm::Table, form
                 gpu: r.gpu,
                 group: i,
                 weight: 1.0,
-                source: "",
+                source: r.source,
             }
         })
         .collect()

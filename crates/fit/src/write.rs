@@ -197,6 +197,12 @@ impl Learned {
         out
     }
 
+    /// Predicted and measured seconds of the rows of one file, predicted by a model that did not see them.
+    pub fn of_file(&self, source: &str) -> impl Iterator<Item = (f64, f64)> {
+        let rows = self.samples.iter().zip(&self.predicted);
+        rows.filter(move |(s, _)| s.source == source).map(|(s, p)| (*p, s.seconds))
+    }
+
     fn logs(&self) -> impl Iterator<Item = (&Sample, f64)> {
         self.samples.iter().zip(&self.predicted).map(|(s, p)| (s, (s.seconds / p).ln()))
     }
