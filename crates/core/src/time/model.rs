@@ -404,8 +404,7 @@ impl TimeModel {
         let family = call.family();
         let reference = stream::reference(call, gpu);
         let x = stream::features(call, gpu);
-        let learned =
-            self.fitted.forest(stream::forest_name(family)).map_or(0.0, |f| f64::from(f.predict(&x)));
+        let learned = self.fitted.forest(stream::forest_name(call)).map_or(0.0, |f| f64::from(f.predict(&x)));
         let own = match self.streams.get(call.name()) {
             Some(both) => both[usize::from(call.pass != Pass::Fwd)],
             None => self.fitted.interval("", family.name()),
@@ -467,7 +466,7 @@ struct GemmExpert {
 
 fn gemm_expert(dtype: Dtype, class: u8, gpu: &Gpu) -> GemmExpert {
     let hopper = gpu.architecture == Architecture::Hopper;
-    let own = GemmExpert { constants: dtype, forest: "gemm/h200", published: false };
+    let own = GemmExpert { constants: dtype, forest: gemm::own_forest(dtype, class), published: false };
     match dtype {
         Dtype::Fp8 | Dtype::Fp4 | Dtype::Int8 if hopper => GemmExpert { constants: Dtype::Fp8, ..own },
         Dtype::Fp8 | Dtype::Fp4 | Dtype::Int8 => {
