@@ -93,6 +93,7 @@ fn main() -> Result<()> {
     }
     let mut measured = data::operators(&own.join("ops.csv.gz"), 0, "ops")?;
     measured.extend(data::optional(&own.join("ops_extra.csv.gz"), "ops_extra")?);
+    measured.extend(data::optional(&own.join("forward.csv.gz"), "forward")?);
     for name in data::QUICK {
         measured.extend(data::optional(&own.join(format!("{name}.csv.gz")), name)?);
     }
