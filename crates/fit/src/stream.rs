@@ -1,6 +1,6 @@
 //! Fits the operators that are bound by memory.
 
-use crate::data::{Measured, mark_quick};
+use crate::data::Measured;
 use crate::samples::Sample;
 use preflop_core::gpu::Gpu;
 use preflop_core::kernels::stream;
@@ -25,13 +25,8 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], family: Family) -> Vec<Sampl
         .iter()
         .filter(|m| m.call.family() == family)
         .enumerate()
-        .map(|(i, m)| {
-            let mut x = stream::features(&m.call, &gpus[m.gpu]);
-            mark_quick(&mut x, stream::FEATURES, m.source);
-            (i, m, x)
-        })
-        .map(|(i, m, x)| Sample {
-            x,
+        .map(|(i, m)| Sample {
+            x: stream::features(&m.call, &gpus[m.gpu]),
             reference: stream::reference(&m.call, &gpus[m.gpu]),
             seconds: m.us * 1e-6,
             forest: stream::forest_name(&m.call),
