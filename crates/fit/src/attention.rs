@@ -1,14 +1,20 @@
 //! Fits fused attention: constants per mode, number format and generation, then the correction.
 
-use crate::data::Measured;
-use crate::samples::Sample;
+use crate::data::{GPUS, Measured};
+use crate::gbdt::Settings;
+use crate::samples::{Sample, fit};
 use crate::simplex::minimise;
+use crate::unseen::{self, LeftOut};
+use anyhow::Result;
 use preflop_core::gpu::{Architecture, Gpu};
 use preflop_core::kernels::attention;
 use preflop_core::ops::{Attention, Op};
+use preflop_core::time::TimeModel;
+use preflop_core::time::fitted::ConstantsFile;
+use preflop_core::time::trees::Forest;
 use preflop_core::{Dtype, Pass};
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Constants by key.
 pub type Forms = BTreeMap<String, Vec<f64>>;
@@ -132,4 +138,44 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], forms: &Forms) -> Vec<Sample
             }
         })
         .collect()
+}
+
+/// Every published row by a model that did not see its GPU; `own` and its forest are the project's, from Hopper. Hopper's
+/// rows are left out: there the model speaks for another library.
+pub fn left_out(
+    published: &[Measured],
+    gpus: &[Gpu],
+    own: &Forms,
+    forest: &Forest,
+    settings: Settings,
+) -> Result<Vec<LeftOut>> {
+    let each: BTreeSet<usize> = published.iter().map(|m| m.gpu).collect();
+    let models: BTreeMap<usize, (TimeModel, Gpu)> = each
+        .into_par_iter()
+        .map(|g| {
+            let others: Vec<Measured> = published.iter().filter(|m| m.gpu != g).cloned().collect();
+            let there = constants(&others, gpus);
+            let served = fit(&samples(&others, gpus, &there), attention::FEATURES, &settings, |_| true);
+            let file = ConstantsFile { forms: shipped(own, &there), ..ConstantsFile::default() };
+            let forests = BTreeMap::from([
+                ("attention".to_string(), forest.clone()),
+                ("attention/served".to_string(), served),
+            ]);
+            Ok((g, (unseen::model(&file, &forests)?, unseen::stranger(GPUS[g])?)))
+        })
+        .collect::<Result<_>>()?;
+    let one = |m: &Measured| {
+        let Op::Attention(op) = &m.call.op else { return None };
+        if gpus[m.gpu].architecture == Architecture::Hopper {
+            return None;
+        }
+        let (model, gpu) = &models[&m.gpu];
+        Some(LeftOut {
+            gpu: m.gpu,
+            class: attention::class(op, m.call.pass, m.call.dtype).to_string(),
+            predicted: model.predict(&m.call, gpu).time.0,
+            seconds: m.us * 1e-6,
+        })
+    };
+    Ok(published.par_iter().filter_map(one).collect())
 }

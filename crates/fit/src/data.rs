@@ -341,7 +341,7 @@ pub fn fp32_convolutions(shared: &Path) -> Result<Vec<Measured>> {
             call: OpCall::fwd(Op::Conv(conv), Dtype::Fp32),
             gpu,
             us: r[11].parse::<f64>()? * 1e3,
-            kernels: r[12].to_string(),
+            kernels: r[24].to_string(),
             source: "published",
         });
     }

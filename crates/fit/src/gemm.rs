@@ -1,15 +1,17 @@
 //! Fits matrix products: constants per kernel class, then the correction.
 
 use crate::data::Measured;
+use crate::gbdt::{Random, Settings};
 use crate::samples::Sample;
 use crate::simplex::minimise;
 use preflop_core::Dtype;
-use preflop_core::gpu::{Architecture, Gpu};
+use preflop_core::gpu::{Architecture, Gpu, Vendor};
 use preflop_core::kernels::Machine;
 use preflop_core::kernels::gemm;
 use preflop_core::kernels::tile::Constants;
 use preflop_core::ops::{Gemm, Op};
 use preflop_core::time::fitted::TileKey;
+use preflop_core::time::model::Library;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -22,27 +24,64 @@ pub struct Row {
     pub seconds: f64,
     /// File it comes from.
     pub source: &'static str,
+    pub library: Library,
+}
+
+impl Row {
+    /// The GPU as this measurement sees it.
+    fn machine(&self, gpus: &[Gpu]) -> Machine {
+        self.library.machine(&gpus[self.gpu], self.dtype)
+    }
 }
 
 /// The products among the measurements.
-pub fn rows(measured: &[Measured]) -> Vec<Row> {
+pub fn rows(measured: &[Measured], library: Library) -> Vec<Row> {
     measured
         .iter()
         .filter_map(|m| match m.call.op {
             Op::Gemm(gemm) => {
-                Some(Row { gemm, dtype: m.call.dtype, gpu: m.gpu, seconds: m.us * 1e-6, source: m.source })
+                let (dtype, seconds) = (m.call.dtype, m.us * 1e-6);
+                Some(Row { gemm, dtype, gpu: m.gpu, seconds, source: m.source, library })
             }
             _ => None,
         })
         .collect()
 }
 
-/// Fits the constants of one class: least mean |log error|, held near the start by 1 % of the squared log change.
-pub fn constants(rows: &[Row], gpus: &[Gpu], start: Constants, evaluations: usize) -> Constants {
-    // At most 600 rows, evenly picked.
-    let step = rows.len().div_ceil(600).max(1);
-    let picked: Vec<(&Row, Machine)> =
-        rows.iter().step_by(step).map(|r| (r, Machine::of(&gpus[r.gpu], r.dtype))).collect();
+/// Where a fit starts and how firmly each constant is held there, in the order of `Constants::to_array`.
+///
+/// Across GPUs only what means the same everywhere may move far: published products run at the sustained peak, and
+/// their L2 term is off, since clusters and larger tiles save what it counts.
+fn start(library: Library) -> (Constants, [f64; Constants::COUNT]) {
+    let held = [10.0, 1.0, 1.0, 1000.0, 10.0, 10.0, 1.0, 1.0, 1.0];
+    let across = Constants { eff: 1.05, slope: 10.0, l2: 10.0, ..Constants::START };
+    match library {
+        Library::Own => (Constants::START, [1.0; Constants::COUNT]),
+        Library::Served => (across, held),
+        Library::Plain => {
+            (Constants { eff: 1.0, ..across }, [3.0, 1.0, 1.0, 1000.0, 3.0, 3.0, 1.0, 1.0, 1.0])
+        }
+    }
+}
+
+/// Fits the constants of one class: least mean |log error|, held near the start (or `near`) by 1 % of the squared log
+/// change.
+fn constants(rows: &[Row], gpus: &[Gpu], near: Option<Constants>) -> Constants {
+    let (start, hold) = start(rows[0].library);
+    let start = near.unwrap_or(start);
+    // About 600 rows, drawn, as many of one GPU as of another: a fixed step would pick a single GPU where GPUs take
+    // turns in a file.
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    for r in rows {
+        *counts.entry(r.gpu).or_default() += 1;
+    }
+    let each = 600.0 / counts.len() as f32;
+    let mut random = Random(1);
+    let picked: Vec<(&Row, Machine, Architecture)> = rows
+        .iter()
+        .filter(|r| random.unit() < each / counts[&r.gpu] as f32)
+        .map(|r| (r, r.machine(gpus), gpus[r.gpu].architecture))
+        .collect();
     let start_logs: Vec<f64> = start.to_array().iter().map(|c| c.ln()).collect();
     let from = |logs: &[f64]| {
         let mut a = [0.0; Constants::COUNT];
@@ -55,14 +94,15 @@ pub fn constants(rows: &[Row], gpus: &[Gpu], start: Constants, evaluations: usiz
         let c = from(logs);
         let error: f64 = picked
             .iter()
-            .map(|(r, machine)| (gemm::form(&r.gemm, r.dtype, &c, machine).time / r.seconds).ln().abs())
+            .map(|(r, m, a)| (r.library.form(&r.gemm, r.dtype, &c, m, *a).time / r.seconds).ln().abs())
             .sum::<f64>()
             / picked.len().max(1) as f64;
         let stray: f64 =
-            logs.iter().zip(&start_logs).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / logs.len() as f64;
+            logs.iter().zip(&start_logs).zip(hold).map(|((a, b), h)| h * (a - b) * (a - b)).sum::<f64>()
+                / logs.len() as f64;
         error + 0.01 * stray
     };
-    let (best, _) = minimise(&loss, &start_logs, 0.3, evaluations);
+    let (best, _) = minimise(&loss, &start_logs, 0.3, 900);
     from(&best)
 }
 
@@ -71,70 +111,112 @@ pub type Table = BTreeMap<TileKey, Constants>;
 
 /// The key of a row's constants.
 pub fn key(r: &Row, gpus: &[Gpu]) -> TileKey {
-    TileKey { dtype: r.dtype, class: gemm::class(&r.gemm, r.dtype), generation: gpus[r.gpu].architecture }
+    TileKey { dtype: r.dtype, class: r.library.class(&r.gemm, r.dtype), generation: gpus[r.gpu].architecture }
 }
 
-/// Constants of every class among the rows.
+/// Constants of every class among the rows, near those pooled over generations.
 pub fn table(rows: &[Row], gpus: &[Gpu]) -> Table {
+    let pool = pooled(rows, gpus);
+    let mut out = by_class(rows.iter().map(|r| (key(r, gpus), *r)), gpus, &pool);
+    out.extend(pool);
+    out
+}
+
+/// Constants of each number format and class over all of NVIDIA's GPUs, for generations nobody measured.
+fn pooled(rows: &[Row], gpus: &[Gpu]) -> Table {
+    let nvidia = rows.iter().filter(|r| gpus[r.gpu].vendor == Vendor::Nvidia);
+    by_class(nvidia.map(|r| (anywhere(r, gpus), *r)), gpus, &Table::new())
+}
+
+/// Constants of each key, fitted near the pooled ones where there are any.
+fn by_class(rows: impl Iterator<Item = (TileKey, Row)>, gpus: &[Gpu], pool: &Table) -> Table {
     let mut classes: BTreeMap<TileKey, Vec<Row>> = BTreeMap::new();
-    for r in rows {
-        classes.entry(key(r, gpus)).or_default().push(*r);
+    for (key, r) in rows {
+        classes.entry(key).or_default().push(r);
     }
+    let near = |key: TileKey| pool.get(&TileKey { generation: Architecture::Other, ..key }).copied();
     classes
         .into_par_iter()
-        .map(|(key, members)| (key, constants(&members, gpus, Constants::START, 900)))
+        .map(|(key, members)| (key, constants(&members, gpus, near(key))))
         .collect::<Vec<_>>()
         .into_iter()
         .collect()
 }
 
-/// The samples of a fit; `forest` names the one that learns a row of a format and class.
-pub fn samples(
-    rows: &[Row],
-    gpus: &[Gpu],
-    table: &Table,
-    forest: impl Fn(Dtype, u8) -> &'static str,
-) -> Vec<Sample> {
-    let several = rows.iter().any(|r| r.gpu != rows[0].gpu);
-    rows.iter()
-        .enumerate()
-        .map(|(i, r)| {
-            let machine = Machine::of(&gpus[r.gpu], r.dtype);
-            let class = gemm::class(&r.gemm, r.dtype);
-            let t = gemm::form(&r.gemm, r.dtype, &table[&key(r, gpus)], &machine);
+/// The key of a row's pooled constants.
+fn anywhere(r: &Row, gpus: &[Gpu]) -> TileKey {
+    TileKey { generation: Architecture::Other, ..key(r, gpus) }
+}
+
+/// Name of the forest that knows no generations.
+pub fn pooled_name(name: &str) -> String {
+    format!("{name}/pooled")
+}
+
+/// Settings of that forest: few coarse trees, since it is used where nothing was measured.
+pub fn across(settings: Settings) -> Settings {
+    Settings { depth: 4, trees: 60, min_leaf: 100, ..settings }
+}
+
+/// Rows with the constants fitted on them.
+pub struct Fit<'a> {
+    rows: &'a [Row],
+    table: Table,
+}
+
+impl<'a> Fit<'a> {
+    pub fn new(rows: &'a [Row], gpus: &[Gpu]) -> Self {
+        Self { rows, table: table(rows, gpus) }
+    }
+
+    /// All constants as the file holds them.
+    pub fn constants(&self) -> impl Iterator<Item = (String, [f64; Constants::COUNT])> {
+        self.table.iter().map(|(key, c)| (key.text(), c.to_array()))
+    }
+
+    /// The rows as the learner sees them, by the constants of their generation or by the pooled ones.
+    pub fn samples(&self, gpus: &[Gpu], pooled: bool) -> Vec<Sample> {
+        let several = self.rows.iter().any(|r| r.gpu != self.rows[0].gpu);
+        let sample = |(i, r): (usize, &Row)| {
+            let machine = r.machine(gpus);
+            let generation = gpus[r.gpu].architecture;
+            let key = if pooled { anywhere(r, gpus) } else { key(r, gpus) };
+            let t = r.library.form(&r.gemm, r.dtype, &self.table[&key], &machine, generation);
             Sample {
-                x: gemm::features(&r.gemm, r.dtype, &t, &machine, gpus[r.gpu].architecture),
+                x: gemm::features(&r.gemm, r.dtype, &t, &machine, key.generation),
                 reference: t.time,
                 seconds: r.seconds,
-                forest: forest(r.dtype, class),
-                class: gemm::interval_class(r.dtype, class).to_string(),
+                forest: match r.library {
+                    Library::Own => gemm::own_forest(r.dtype, gemm::class(&r.gemm, r.dtype)),
+                    _ => "",
+                },
+                class: r.library.interval_class(&r.gemm, r.dtype).to_string(),
                 gpu: r.gpu,
                 // Rows of one (n, k) pair stay in one fold; on a single GPU every row is its own.
                 group: if several { (r.gemm.n * 7919 + r.gemm.k * 31) as usize } else { i },
                 weight: 1.0,
                 source: r.source,
             }
+        };
+        self.rows.iter().enumerate().map(sample).collect()
+    }
+}
+
+/// At most about `most` rows, evenly picked and as many of one GPU as of another: training time grows with rows,
+/// errors hardly fall.
+pub fn thinned(rows: Vec<Row>, most: usize) -> Vec<Row> {
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    for r in &rows {
+        *counts.entry(r.gpu).or_default() += 1;
+    }
+    let each = most / counts.len().max(1);
+    let mut seen: BTreeMap<usize, usize> = BTreeMap::new();
+    rows.into_iter()
+        .filter(|r| {
+            let at = seen.entry(r.gpu).or_default();
+            *at += 1;
+            // Each GPU starts at another row, so that they show different shapes.
+            (*at - 1 + r.gpu).is_multiple_of((counts[&r.gpu] / each.max(1)).max(1))
         })
         .collect()
-}
-
-/// Constants of each number format and class over all GPUs, for generations nobody measured.
-pub fn pooled(rows: &[Row], gpus: &[Gpu]) -> Table {
-    let mut classes: BTreeMap<TileKey, Vec<Row>> = BTreeMap::new();
-    for r in rows {
-        classes.entry(TileKey { generation: Architecture::Other, ..key(r, gpus) }).or_default().push(*r);
-    }
-    classes
-        .into_par_iter()
-        .map(|(key, members)| (key, constants(&members, gpus, Constants::START, 900)))
-        .collect::<Vec<_>>()
-        .into_iter()
-        .collect()
-}
-
-/// At most `most` rows, evenly picked over the file: training time grows with rows, errors hardly fall.
-pub fn thinned(rows: Vec<Row>, most: usize) -> Vec<Row> {
-    // A step coprime to the number of GPUs in a row of the file keeps all of them.
-    let step = (rows.len() / most).max(1) | 1;
-    rows.into_iter().step_by(step).collect()
 }

@@ -15,12 +15,14 @@ mod data;
 mod e2e;
 mod gbdt;
 mod gemm;
+mod plain_conv;
 mod published;
 mod rnn;
 mod samples;
 mod score;
 mod simplex;
 mod stream;
+mod unseen;
 mod write;
 
 use anyhow::Result;
@@ -28,12 +30,13 @@ use gbdt::{Loss, Settings};
 use preflop_core::gpu::{Architecture, Gpu};
 use preflop_core::kernels::conv::dtype_group;
 use preflop_core::kernels::{
-    attention as attention_form, conv_features, gemm as gemm_form, rnn as rnn_form, stream as stream_form,
+    attention as attention_form, conv_features, gemm as gemm_form, plain_conv as plain_conv_form,
+    rnn as rnn_form, stream as stream_form,
 };
 use preflop_core::time::choice::Choosers;
 use preflop_core::time::conv_table::ConvForms;
-use preflop_core::time::fitted::{ConstantsFile, TileKey};
-use preflop_core::time::model::PUBLISHED;
+use preflop_core::time::fitted::ConstantsFile;
+use preflop_core::time::model::Library;
 use samples::Sample;
 use std::path::{Path, PathBuf};
 use write::{Learned, Learner};
@@ -108,30 +111,37 @@ fn main() -> Result<()> {
     if picks("attention") {
         let published = data::published_attention(&shared)?;
         let (here, there) = (attention::constants(&measured, &gpus), attention::constants(&published, &gpus));
+        let (own, served) = (smooth(120, 5, 0.6), smooth(100, 20, 0.6));
         let samples = attention::samples(&measured, &gpus, &here);
-        learners.push(Learner::new("attention", samples, attention_form::FEATURES, smooth(120, 5, 0.6)));
+        let forest = samples::fit(&samples, attention_form::FEATURES, &own, |_| true);
+        let left_out = attention::left_out(&published, &gpus, &here, &forest, served)?;
+        learners.push(Learner::new("attention", samples, attention_form::FEATURES, own));
         let samples = attention::samples(&published, &gpus, &there);
-        learners.push(Learner::new(
-            "attention/served",
-            samples,
-            attention_form::FEATURES,
-            smooth(100, 20, 0.6),
-        ));
+        learners.push(
+            Learner::new("attention/served", samples, attention_form::FEATURES, served).left_out(left_out),
+        );
         constants.forms.extend(attention::shipped(&here, &there));
     }
     if picks("rnn") {
-        let own_products: Vec<_> = gemm::rows(&measured);
+        let own_products: Vec<_> = gemm::rows(&measured, Library::Own);
         let products = gemm::table(&own_products, &gpus);
         let forms = rnn::constants(&measured, &gpus, &products);
         let samples = rnn::samples(&measured, &gpus, &products, &forms);
-        learners.push(Learner::new("rnn", samples, rnn_form::FEATURES, smooth(120, 5, 0.6)));
+        learners.push(
+            Learner::new("rnn", samples, rnn_form::FEATURES, smooth(120, 5, 0.6))
+                .left_out(unseen::elsewhere(&data::published_rnn(&shared)?)?),
+        );
         constants.forms.extend(forms);
     }
     if picks("stream") {
+        let vectors = unseen::elsewhere(&published::long(data::fp32_vectors(&shared)?))?;
         for family in stream::FAMILIES {
             let samples = stream::samples(&measured, &gpus, family);
             let name = stream::name(family);
-            learners.push(Learner::new(name, samples, stream_form::FEATURES, smooth(160, 5, 0.6)));
+            let there = vectors.iter().filter(|v| v.class == family.name()).cloned().collect();
+            learners.push(
+                Learner::new(name, samples, stream_form::FEATURES, smooth(160, 5, 0.6)).left_out(there),
+            );
         }
     }
     if picks("conv") {
@@ -165,6 +175,17 @@ fn main() -> Result<()> {
         constants.forms.extend(table);
         choosers = Some(Choosers { passes, depthwise });
     }
+    if picks(plain_conv::NAME) {
+        let rows = plain_conv::rows(&published::long(data::fp32_convolutions(&shared)?));
+        let forms = plain_conv::constants(&rows, &gpus);
+        let settings = Settings { depth: 5, ..smooth(120, 30, 0.5) };
+        let samples = plain_conv::samples(&rows, &gpus, &forms);
+        learners.push(
+            Learner::new(plain_conv::NAME, samples, plain_conv_form::FEATURES, settings)
+                .left_out(plain_conv::left_out(&rows, &gpus, settings)?),
+        );
+        constants.forms.extend(forms);
+    }
     if picks("factor") {
         constants.forms.extend(published::factors(&shared, &gpus)?);
     }
@@ -197,30 +218,30 @@ fn products(
     constants: &mut ConstantsFile,
     learners: &mut Vec<Learner>,
 ) -> Result<()> {
-    let own = gemm::rows(measured);
-    let mut add = |name: &'static str, rows: Vec<gemm::Row>, settings: Settings| {
-        let mut table = gemm::table(&rows, gpus);
-        table.extend(gemm::pooled(&rows, gpus));
-        let own = name == "gemm/h200";
-        let forest = |dtype, class| if own { gemm_form::own_forest(dtype, class) } else { name };
-        let samples = gemm::samples(&rows, gpus, &table, forest);
-        let variant = if own { 0 } else { PUBLISHED };
-        for (key, c) in &table {
-            let key = TileKey { class: key.class + variant, ..*key };
-            constants.tiles.insert(key.text(), c.to_array());
-        }
-        learners.push(Learner::new(name, samples, gemm_form::FEATURES, settings));
-    };
-    add("gemm/h200", own, smooth(200, 5, 0.5));
-    let wide = Settings { min_leaf: 20, ..smooth(130, 20, 0.5) };
-    add("gemm/bf16", gemm::thinned(gemm::rows(&data::bf16_products(shared)?), 20_000), wide);
+    let own = gemm::rows(measured, Library::Own);
     // On Hopper our own fp8 rows speak: the published ones hold the serving engine's quantisation too.
-    let mut quantised = gemm::rows(&data::fp8_products(shared)?);
+    let mut quantised = gemm::rows(&data::fp8_products(shared)?, Library::Served);
     quantised.retain(|r| gpus[r.gpu].architecture != Architecture::Hopper);
-    add("gemm/fp8", gemm::thinned(quantised, 10_000), wide);
     // Under 0.2 ms these times are mostly the host's.
-    let mut fp32 = gemm::rows(&data::fp32_products(shared)?);
+    let mut fp32 = gemm::rows(&data::fp32_products(shared)?, Library::Plain);
     fp32.retain(|r| r.seconds > 2e-4);
-    add("gemm/fp32", gemm::thinned(fp32, 20_000), wide);
+    let bf16 = gemm::rows(&data::bf16_products(shared)?, Library::Served);
+    let wide = Settings { min_leaf: 20, ..smooth(130, 20, 0.5) };
+    for (name, rows, settings) in [
+        ("gemm/h200", own, smooth(200, 5, 0.5)),
+        ("gemm/bf16", gemm::thinned(bf16, 20_000), wide),
+        ("gemm/fp8", gemm::thinned(quantised, 10_000), wide),
+        ("gemm/fp32", gemm::thinned(fp32, 20_000), wide),
+    ] {
+        let fit = gemm::Fit::new(&rows, gpus);
+        constants.tiles.extend(fit.constants());
+        let mut learner = Learner::new(name, fit.samples(gpus, false), gemm_form::FEATURES, settings);
+        if name != "gemm/h200" {
+            learner = learner
+                .beside(&gemm::pooled_name(name), fit.samples(gpus, true), gemm::across(settings))
+                .left_out(unseen::products(name, &rows, gpus, settings)?);
+        }
+        learners.push(learner);
+    }
     Ok(())
 }

@@ -13,10 +13,14 @@ use std::path::Path;
 /// Host time hides below this in the fp32 files.
 const LEAST_US: f64 = 200.0;
 
+/// The rows that are not mostly host time.
+pub fn long(rows: Vec<Measured>) -> Vec<Measured> {
+    rows.into_iter().filter(|m| m.us > LEAST_US).collect()
+}
+
 /// Prints errors by file, operator and GPU. Vector operators and recurrent layers of these files were in no fit.
 pub fn report(shared: &Path, gpus: &[Gpu]) -> Result<()> {
     let model = TimeModel::embedded();
-    let long = |rows: Vec<Measured>| rows.into_iter().filter(|m| m.us > LEAST_US).collect::<Vec<_>>();
     let files = [
         ("fp32 products (in the fit)", long(data::fp32_products(shared)?)),
         ("fp32 vector operators", long(data::fp32_vectors(shared)?)),
@@ -74,15 +78,12 @@ fn whole_models(shared: &Path, gpus: &[Gpu], model: &TimeModel) -> Result<()> {
     Ok(())
 }
 
-/// How much faster or slower older generations run fp32 convolutions and recurrent layers than their forms say:
+/// How much faster or slower older generations run recurrent layers than their forms say:
 /// the median of measured/predicted over the published rows. Their libraries are tuned for other pipes.
 pub fn factors(shared: &Path, gpus: &[Gpu]) -> Result<BTreeMap<String, Vec<f64>>> {
     let fitted = Fitted::embedded();
     let model = TimeModel::embedded();
-    let mut rows: Vec<Measured> =
-        data::fp32_convolutions(shared)?.into_iter().filter(|m| m.us > LEAST_US).step_by(5).collect();
-    rows.extend(data::deepbench_convolutions(shared)?);
-    rows.extend(data::published_rnn(shared)?);
+    let rows = data::published_rnn(shared)?;
     let mut ratios: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for m in &rows {
         let Some(key) = TimeModel::factor_key(&m.call, gpus[m.gpu].architecture) else { continue };

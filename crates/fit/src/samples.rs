@@ -45,7 +45,7 @@ impl Forests {
 }
 
 /// Trains every forest of the family on those of its samples that `keep` lets through.
-pub fn fit(
+pub fn fit_all(
     samples: &[Sample],
     features: usize,
     settings: &Settings,
@@ -54,11 +54,12 @@ pub fn fit(
     let mut names: Vec<&'static str> = samples.iter().map(|s| s.forest).collect();
     names.sort_unstable();
     names.dedup();
-    let one = |name| (name, fit_one(samples, features, settings, |s| s.forest == name && keep(s)));
+    let one = |name| (name, fit(samples, features, settings, |s| s.forest == name && keep(s)));
     Forests(names.into_par_iter().map(one).collect())
 }
 
-fn fit_one(
+/// Trains one forest on the samples that `keep` lets through.
+pub fn fit(
     samples: &[Sample],
     features: usize,
     settings: &Settings,
@@ -86,7 +87,7 @@ fn fit_one(
 pub fn cross_validate(samples: &[Sample], features: usize, settings: &Settings, folds: usize) -> Vec<f64> {
     let forests: Vec<Forests> = (0..folds)
         .into_par_iter()
-        .map(|fold| fit(samples, features, settings, |s| s.group % folds != fold))
+        .map(|fold| fit_all(samples, features, settings, |s| s.group % folds != fold))
         .collect();
     samples.iter().map(|s| s.reference * forests[s.group % folds].log(s).exp()).collect()
 }

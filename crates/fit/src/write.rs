@@ -2,13 +2,13 @@
 
 use crate::data::GPUS;
 use crate::gbdt::Settings;
-use crate::samples::{Forests, Sample, cross_validate, fit, intervals};
+use crate::samples::{Sample, cross_validate, fit, fit_all, intervals};
 use crate::score::score;
+use crate::unseen::LeftOut;
 use anyhow::Result;
 use preflop_core::time::choice::Choosers;
 use preflop_core::time::fitted::{ConstantsFile, Fitted, LogInterval, write_forests};
 use preflop_core::time::trees::Forest;
-use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -32,17 +32,19 @@ pub struct Learner {
     samples: Vec<Sample>,
     features: usize,
     settings: Settings,
+    beside: Option<(String, Vec<Sample>, Settings)>,
+    left_out: Vec<LeftOut>,
 }
 
 /// A family learned: its forest, what cross-validation said, its intervals.
 pub struct Learned {
     name: String,
     samples: Vec<Sample>,
-    forests: Forests,
+    forests: Vec<(String, Forest)>,
     /// Seconds predicted by a model that did not see the row.
     predicted: Vec<f64>,
-    /// The same with the row's whole GPU left out: no, half and full correction.
-    left_out: Vec<[f64; 3]>,
+    /// Rows of GPUs by models that did not see them.
+    left_out: Vec<LeftOut>,
 }
 
 impl Learner {
@@ -50,36 +52,33 @@ impl Learner {
         for s in samples.iter_mut().filter(|s| s.forest.is_empty()) {
             s.forest = name;
         }
-        Self { name: name.to_string(), samples, features, settings }
+        Self { name: name.to_string(), samples, features, settings, beside: None, left_out: Vec::new() }
+    }
+
+    /// A second forest that ships with the family.
+    #[must_use]
+    pub fn beside(self, name: &str, samples: Vec<Sample>, settings: Settings) -> Self {
+        Self { beside: Some((name.to_string(), samples, settings)), ..self }
+    }
+
+    /// What models that did not see a GPU say of its rows.
+    #[must_use]
+    pub fn left_out(self, rows: Vec<LeftOut>) -> Self {
+        Self { left_out: rows, ..self }
     }
 
     /// Cross-validates and, unless `only_check`, trains on everything.
     pub fn train(self, only_check: bool) -> Learned {
         let predicted = cross_validate(&self.samples, self.features, &self.settings, 5);
-        let mut gpus: Vec<usize> = self.samples.iter().map(|s| s.gpu).collect();
-        gpus.sort_unstable();
-        gpus.dedup();
-        let left_out = if gpus.len() < 2 {
-            Vec::new()
-        } else {
-            let forests: BTreeMap<usize, Forests> = gpus
-                .par_iter()
-                .map(|&g| (g, fit(&self.samples, self.features, &self.settings, |s| s.gpu != g)))
-                .collect();
-            self.samples
-                .iter()
-                .map(|s| {
-                    let log = forests[&s.gpu].log(s);
-                    [0.0, 0.5, 1.0].map(|k| s.reference * (k * log).exp())
-                })
-                .collect()
-        };
-        let forests = if only_check {
-            Forests::default()
-        } else {
-            fit(&self.samples, self.features, &self.settings, |_| true)
-        };
-        Learned { name: self.name, samples: self.samples, forests, predicted, left_out }
+        let mut forests = Vec::new();
+        if !only_check {
+            let own = fit_all(&self.samples, self.features, &self.settings, |_| true);
+            forests.extend(own.0.into_iter().map(|(name, forest)| (name.to_string(), forest)));
+            if let Some((name, samples, settings)) = &self.beside {
+                forests.push((name.clone(), fit(samples, self.features, settings, |_| true)));
+            }
+        }
+        Learned { name: self.name, samples: self.samples, forests, predicted, left_out: self.left_out }
     }
 }
 
@@ -101,6 +100,7 @@ impl Learned {
             classes.entry(&s.class).or_default().push((*p, s.seconds));
             gpus.entry(s.gpu).or_default().push(i);
         }
+        let several = gpus.len() > 1;
         let sources: BTreeSet<&str> =
             self.samples.iter().map(|s| s.source).filter(|s| !s.is_empty()).collect();
         for source in sources {
@@ -112,19 +112,12 @@ impl Learned {
                 let _ = writeln!(out, "    {class:34} {}", score(pairs));
             }
         }
-        if !self.left_out.is_empty() {
-            for (gpu, members) in gpus {
-                let _ = writeln!(
-                    out,
-                    "    {:16} cross-validated {}",
-                    GPUS[gpu],
-                    score(members.iter().map(|&i| (self.predicted[i], self.samples[i].seconds)))
-                );
-                for (k, how) in ["no", "half", "full"].iter().enumerate() {
-                    let pairs = members.iter().map(|&i| (self.left_out[i][k], self.samples[i].seconds));
-                    let _ = writeln!(out, "      trees without it, {how:4} correction {}", score(pairs));
-                }
-            }
+        for (gpu, members) in gpus.into_iter().filter(|_| several) {
+            let pairs = members.iter().map(|&i| (self.predicted[i], self.samples[i].seconds));
+            let _ = writeln!(out, "    {:16} cross-validated {}", GPUS[gpu], score(pairs));
+        }
+        for (gpu, pairs) in self.strangers() {
+            let _ = writeln!(out, "    {:16} left out        {}", GPUS[gpu], score(pairs));
         }
         out
     }
@@ -184,18 +177,8 @@ impl Learned {
                 members.iter().map(|&i| (self.predicted[i], seconds(i))).collect(),
             ));
         }
-        let gpus: BTreeSet<usize> = self.samples.iter().map(|s| s.gpu).collect();
-        for gpu in gpus.into_iter().filter(|_| !self.left_out.is_empty()) {
-            let members = pick(&|s| s.gpu == gpu);
-            for (k, how) in ["no", "half", "full"].iter().enumerate() {
-                let how = format!("GPU left out of the trees, {how} correction");
-                out.push(row(
-                    "all",
-                    GPUS[gpu],
-                    &how,
-                    members.iter().map(|&i| (self.left_out[i][k], seconds(i))).collect(),
-                ));
-            }
+        for (gpu, pairs) in self.strangers() {
+            out.push(row("all", GPUS[gpu], "GPU left out", pairs));
         }
         out
     }
@@ -204,6 +187,15 @@ impl Learned {
     pub fn of_file(&self, source: &str) -> impl Iterator<Item = (f64, f64)> {
         let rows = self.samples.iter().zip(&self.predicted);
         rows.filter(move |(s, _)| s.source == source).map(|(s, p)| (*p, s.seconds))
+    }
+
+    /// Predicted and measured seconds of each GPU that was left out.
+    fn strangers(&self) -> BTreeMap<usize, Vec<(f64, f64)>> {
+        let mut out: BTreeMap<usize, Vec<(f64, f64)>> = BTreeMap::new();
+        for l in &self.left_out {
+            out.entry(l.gpu).or_default().push((l.predicted, l.seconds));
+        }
+        out
     }
 
     fn logs(&self) -> impl Iterator<Item = (&Sample, f64)> {
@@ -231,7 +223,7 @@ pub fn files(
     constants.intervals.extend(intervals(everyone, 20));
     constants.unseen = unseen(learned, &constants.intervals);
     let mut forests: BTreeMap<String, Forest> =
-        learned.iter().flat_map(|l| &l.forests.0).map(|(name, f)| (name.to_string(), f.clone())).collect();
+        learned.iter().flat_map(|l| l.forests.iter().cloned()).collect();
     let mut rows: Vec<ScoreRow> = learned.iter().flat_map(Learned::rows).collect();
     let mut choosers = choosers;
     if update {
@@ -274,20 +266,14 @@ fn fill<T>(new: &mut BTreeMap<String, T>, old: BTreeMap<String, T>) {
     }
 }
 
-/// Intervals for GPUs of a generation nobody measured: from trees that did not see the row's GPU at half
-/// strength where several GPUs were measured, else twice as wide (in log) as on the measured one.
+/// Intervals for GPUs of a generation nobody measured, by class and by family: from models that did not see the
+/// row's GPU where several GPUs were measured, else twice as wide (in log) as on the measured one.
 fn unseen(learned: &[Learned], seen: &BTreeMap<String, LogInterval>) -> BTreeMap<String, LogInterval> {
-    let family = |name: &str| name.split('/').next().unwrap_or(name).to_string();
-    let rows = learned.iter().flat_map(|l| {
-        l.left_out.iter().zip(&l.samples).map(move |(p, s)| (family(&l.name), (s.seconds / p[1]).ln()))
-    });
+    let left_out = learned.iter().flat_map(|l| &l.left_out);
+    let rows = left_out.map(|l| (l.class.clone(), (l.seconds / l.predicted).ln()));
     let mut out = intervals(rows, 20);
-    for (name, interval) in seen.iter().filter(|(k, _)| !k.contains('/')) {
-        let doubled = interval.widened(2.0);
-        let own = out.entry(name.clone()).or_insert(doubled);
-        // Constants of the generation were known in the runs above; a new generation adds its own error.
-        own.low = own.low.min(doubled.low.max(-0.7));
-        own.high = own.high.max(doubled.high.min(0.7));
+    for (name, interval) in seen {
+        out.entry(name.clone()).or_insert(interval.widened(2.0));
     }
     out
 }

@@ -248,6 +248,8 @@ pub struct Gpu {
     pub tensor: Peaks,
     /// Rates that large matrix products hold.
     pub sustained: Peaks,
+    /// fp32 rate on plain pipes that datasheet and power limit allow, whatever was measured.
+    pub plain_limit: FlopsPerSecond,
     /// Board power limit in watts.
     pub tdp_w: f64,
     /// Power at rest in watts.

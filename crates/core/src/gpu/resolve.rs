@@ -56,8 +56,14 @@ struct Generation {
     l1_clock: f64,
     /// L2 capacity in MiB per SM.
     l2_mib_per_sm: f64,
-    /// Share of the tensor peak that large products hold.
+    /// Share of the tensor peak that large products hold, and the board watts per datasheet TFLOP/s of the GPU on
+    /// which it was measured (0: not limited by power).
     tensor_share: f64,
+    tensor_watts: f64,
+    /// Share of the plain fp32 peak that large products hold.
+    plain_share: f64,
+    /// Share of the DRAM bandwidth that good kernels hold.
+    dram_share: f64,
     /// Watts that one sustained fp32 TFLOP/s takes.
     watts_per_tflop: f64,
     /// Microseconds of an empty kernel in a row.
@@ -70,7 +76,9 @@ struct Generation {
 ///
 /// Sources: CUDA programming guide (limits); the catalogue's own measured files for L2 bytes per clock
 /// (V100 22, TITAN Xp 22, A100 36, L40S 15, H200 37, MI210 28, MI300X 23); tensor shares from large bf16
-/// products (A100 0.84, H100 0.82, L40S 0.67, B200 0.71); watts per TFLOP/s from power-limited cards
+/// products (A100 0.84, H100 0.82, L40S 0.67 at 350 W, B200 0.71) and, on AMD, fp32 ones (MI100 0.75); plain shares from
+/// large fp32 products (V100 1.0, A100 0.9, H200 0.79); DRAM shares from long elementwise calls and large products
+/// (P4 and T4 0.75, P100 0.76, TITAN Xp 0.82, V100 0.91, A100 0.85-0.89, L40S 0.86, H100, H200 and B200 0.89, MI100 0.81); watts per TFLOP/s from power-limited cards
 /// (P4 15.5 on 16 nm, T4 13.4 on 12 nm).
 fn generation(architecture: Architecture) -> Generation {
     let base = Generation {
@@ -84,6 +92,9 @@ fn generation(architecture: Architecture) -> Generation {
         l1_clock: 128.0,
         l2_mib_per_sm: 0.4,
         tensor_share: 0.8,
+        tensor_watts: 0.0,
+        plain_share: 0.9,
+        dram_share: 0.85,
         watts_per_tflop: 5.5,
         floor_us: 2.2,
         cycles: [35.0, 25.0, 220.0, 500.0],
@@ -94,6 +105,7 @@ fn generation(architecture: Architecture) -> Generation {
             l2_clock: 21.0,
             l1_clock: 64.0,
             l2_mib_per_sm: 0.08,
+            dram_share: 0.77,
             watts_per_tflop: 15.5,
             floor_us: 3.0,
             cycles: [82.0, 24.0, 216.0, 500.0],
@@ -104,6 +116,7 @@ fn generation(architecture: Architecture) -> Generation {
             shared_block: 96.0,
             l2_clock: 22.0,
             l2_mib_per_sm: 0.075,
+            dram_share: 0.9,
             watts_per_tflop: 13.4,
             floor_us: 2.6,
             cycles: [30.0, 24.0, 215.0, 430.0],
@@ -119,6 +132,7 @@ fn generation(architecture: Architecture) -> Generation {
             l2_clock: 13.0,
             l1_clock: 64.0,
             l2_mib_per_sm: 0.09,
+            dram_share: 0.8,
             tensor_share: 0.75,
             watts_per_tflop: 13.4,
             floor_us: 2.6,
@@ -140,17 +154,27 @@ fn generation(architecture: Architecture) -> Generation {
             l2_clock: 15.0,
             l2_mib_per_sm: 0.6,
             tensor_share: 0.67,
+            tensor_watts: 0.967,
             ..base
         },
-        Architecture::Hopper => {
-            Generation { shared_sm: 228.0, shared_block: 227.0, l1: 256.0, tensor_share: 0.81, ..base }
-        }
+        Architecture::Hopper => Generation {
+            shared_sm: 228.0,
+            shared_block: 227.0,
+            l1: 256.0,
+            tensor_share: 0.81,
+            tensor_watts: 0.708,
+            plain_share: 0.79,
+            dram_share: 0.89,
+            ..base
+        },
         Architecture::Blackwell => Generation {
             shared_sm: 228.0,
             shared_block: 227.0,
             l1: 256.0,
             l2_mib_per_sm: 0.85,
             tensor_share: 0.76,
+            plain_share: 0.79,
+            dram_share: 0.89,
             watts_per_tflop: 5.0,
             ..base
         },
@@ -162,7 +186,7 @@ fn generation(architecture: Architecture) -> Generation {
             l2_clock: if architecture == Architecture::Cdna1 { 15.0 } else { 24.0 },
             l1_clock: 64.0,
             l2_mib_per_sm: 0.06,
-            tensor_share: if architecture == Architecture::Cdna3 { 0.52 } else { 0.7 },
+            tensor_share: if architecture == Architecture::Cdna3 { 0.52 } else { 0.75 },
             watts_per_tflop: 8.0,
             floor_us: 4.0,
             cycles: [120.0, 60.0, 220.0, 600.0],
@@ -197,8 +221,8 @@ pub(super) fn complete(file: GpuFile) -> Result<Gpu, GpuError> {
     let l2_nominal = g.or("memory.l2_gbs", l2_rate, "bytes per clock and SM typical of this generation");
     let dram_sustained = g.or(
         "sustained.dram_gbs",
-        dram * 0.85,
-        "0.85 of the datasheet: what good kernels held on five measured GPUs (0.81-0.90)",
+        dram * typical.dram_share,
+        "datasheet x the share that good kernels hold on this generation",
     );
 
     let gpu = Gpu {
@@ -251,6 +275,11 @@ pub(super) fn complete(file: GpuFile) -> Result<Gpu, GpuError> {
         plain,
         tensor,
         sustained,
+        plain_limit: FlopsPerSecond::from_tflops(plain_limit(
+            plain.get(Dtype::Fp32).unwrap_or(FlopsPerSecond(1e12)),
+            tdp,
+            &typical,
+        )),
         tdp_w: tdp,
         idle_w: g.or("power.idle_w", tdp * 0.12, "0.12 of the board power, as idle data-centre cards draw"),
         kernel_floor: Seconds::from_us(g.or("launch.kernel_us", typical.floor_us, TYPICAL)),
@@ -322,26 +351,46 @@ fn peaks(g: &mut Gaps, sm: f64, boost_mhz: f64) -> Result<(Peaks, Peaks), GpuErr
     Ok((plain, tensor))
 }
 
+/// fp32 rate that datasheet and power limit allow.
+fn plain_limit(peak: FlopsPerSecond, tdp_w: f64, typical: &Generation) -> f64 {
+    (tdp_w / typical.watts_per_tflop).min(typical.plain_share * peak.tflops())
+}
+
 /// Rates that large products hold: measured if the file has them, else
-/// tensor: datasheet x the generation's share; plain fp32: min(0.9 x datasheet, TDP / watts per TFLOP/s).
+/// tensor: datasheet x the generation's share; plain fp32: min(share x datasheet, TDP / watts per TFLOP/s).
+///
+/// A board with less power per TFLOP/s than the one whose share was measured runs slower by the square root: an H100
+/// with half the watts holds 0.66 of its peak, not 0.41.
 fn sustained_peaks(g: &mut Gaps, plain: &Peaks, tensor: &Peaks, tdp_w: f64, typical: &Generation) -> Peaks {
     let mut out = Peaks::default();
     // A measured 16-bit share carries over to the other tensor formats of the same chip.
     let measured_share = [Dtype::Bf16, Dtype::Fp16].into_iter().find_map(|d| {
         Some(FlopsPerSecond::from_tflops(g.file.fact(&rate_key("sustained", d))?) / tensor.get(d)?)
     });
+    let half = tensor.get(Dtype::Bf16).or_else(|| tensor.get(Dtype::Fp16));
+    let power = match half {
+        Some(peak) if typical.tensor_watts > 0.0 => {
+            (tdp_w / peak.tflops() / typical.tensor_watts).sqrt().min(1.0)
+        }
+        _ => 1.0,
+    };
     for d in Dtype::MATH {
         let key = rate_key("sustained", d);
         let (value, why) = if let Some(peak) = tensor.get(d) {
             match measured_share {
                 Some(share) => (peak.tflops() * share, "datasheet x the share measured for 16-bit products"),
-                None => {
-                    (peak.tflops() * typical.tensor_share, "datasheet x the share typical of this generation")
-                }
+                None => (
+                    peak.tflops() * typical.tensor_share * power,
+                    "datasheet x the share typical of this generation and power limit",
+                ),
             }
         } else if let Some(peak) = plain.get(d) {
-            let cap = if d == Dtype::Fp32 { tdp_w / typical.watts_per_tflop } else { f64::INFINITY };
-            (cap.min(0.9 * peak.tflops()), "the lower of 0.9 x datasheet and what the power limit allows")
+            let value = if d == Dtype::Fp32 {
+                plain_limit(peak, tdp_w, typical)
+            } else {
+                typical.plain_share * peak.tflops()
+            };
+            (value, "the lower of datasheet x a share and what the power limit allows")
         } else {
             continue;
         };

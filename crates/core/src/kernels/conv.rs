@@ -385,6 +385,7 @@ pub fn family_time(
         written: written * share,
         max_split: if task.pass == Pass::Wgrad { 128.0 } else { 16.0 },
         min_part: 256.0,
+        step: 32.0,
     };
     let tiling = match tile {
         Some([bm, bn, _]) => with_tile(&product, &c.tile, machine, (bm, bn), c.epilogue),

@@ -1,6 +1,6 @@
 //! mm, linear and bmm: kernel class by alignment, tiled closed form, features for the correction.
 
-use super::tile::{Constants, Product, Tiling, best};
+use super::tile::{Constants, PLAIN_TILES, Product, Tiling, best, best_of};
 use super::{Machine, alignment};
 use crate::dtype::Dtype;
 use crate::gpu::Architecture;
@@ -78,12 +78,33 @@ pub fn product(g: &Gemm, dtype: Dtype) -> Product {
         written: t.written.0,
         max_split: 32.0,
         min_part: 128.0,
+        step: 32.0,
     }
 }
 
 /// The closed form.
 pub fn form(g: &Gemm, dtype: Dtype, constants: &Constants, machine: &Machine) -> Tiling {
     best(&product(g, dtype), constants, machine)
+}
+
+/// The closed form of an fp32 product on plain pipes, with the tiles that cuBLAS has for the generation.
+///
+/// The kernel names of 73,000 published rows say which: batched products come with one to three tiles and are
+/// never split, others with any. They take the sum in steps of eight.
+pub fn plain_form(g: &Gemm, constants: &Constants, machine: &Machine, generation: Architecture) -> Tiling {
+    let batched = g.kind == GemmKind::Bmm;
+    // Bits count through PLAIN_TILES: rows x columns of the row-major result.
+    let allowed = match (generation, batched) {
+        (Architecture::Pascal, true) => 0b0_0000_0010,
+        (Architecture::Volta, true) => 0b0_0011_0000,
+        (Architecture::Turing, true) => 0b0_0010_1010,
+        (Architecture::Ampere | Architecture::Ada, true) => 0b0_0000_0001,
+        (Architecture::Pascal, false) => 0b0_0011_1000,
+        _ => 0b1_1111_1111,
+    };
+    let p = product(g, Dtype::Fp32);
+    let p = Product { step: 8.0, max_split: if batched { 1.0 } else { p.max_split }, ..p };
+    best_of(&p, constants, machine, &PLAIN_TILES, allowed)
 }
 
 /// Places of the feature vector that a GEMM fills.

@@ -4,12 +4,13 @@ pub mod attention;
 pub mod conv;
 pub mod conv_features;
 pub mod gemm;
+pub mod plain_conv;
 pub mod rnn;
 pub mod stream;
 pub mod tile;
 
 use crate::dtype::Dtype;
-use crate::gpu::Gpu;
+use crate::gpu::{Architecture, Gpu};
 
 /// The few figures of a GPU that the closed forms use, for one number format. SI units.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,7 +25,24 @@ pub struct Machine {
     pub l2: f64,
     /// L2 capacity in bytes.
     pub l2_size: f64,
+    /// Bytes per second of operands that stayed in the L2 since the last call.
+    pub hot: f64,
+    /// Bytes up to which operands stay there.
+    pub hot_size: f64,
+    /// Latencies over those at the clock of the GPU whose kernels were measured first, an H200.
+    pub latency: f64,
+    /// Do arithmetic and traffic hinder each other where they take about as long?
+    pub soft: bool,
 }
+
+/// Boost clock at which [`Machine::latency`] is 1.
+const LATENCY_CLOCK: f64 = 1.98e9;
+/// Share of the datasheet's DRAM bandwidth that good kernels hold.
+const DRAM_SHARE: f64 = 0.85;
+/// A server's products of one shape run over about six sets of weights: operands stay in the L2 up to 0.155 of it,
+/// which eight sets reach at 1.24. The figure is the fitted edge on L40S and B200 (0.16-0.18 of the L2) and,
+/// of half the L2, on A100 and H100 (0.13-0.15).
+const SERVED_REACH: f64 = 1.24;
 
 impl Machine {
     /// The machine as products of this format see it.
@@ -35,7 +53,37 @@ impl Machine {
             dram: gpu.dram_sustained.0,
             l2: gpu.l2.0,
             l2_size: gpu.l2_size.0,
+            hot: gpu.l2.0,
+            hot_size: gpu.l2_size.0,
+            latency: LATENCY_CLOCK / gpu.boost_clock.0,
+            soft: false,
         }
+    }
+
+    /// The machine as products of an inference server see it. A100 and Hopper have an L2 in two halves that both
+    /// keep what all SMs read, so half of it counts. Rates from the L2 carry over best as the geometric mean
+    /// of L2 and DRAM.
+    pub fn served(gpu: &Gpu, dtype: Dtype) -> Self {
+        let halves = gpu.architecture == Architecture::Hopper || gpu.compute_capability == "8.0";
+        let own = Self::of(gpu, dtype);
+        Self {
+            hot: 2.0 * (own.l2 * own.dram).sqrt(),
+            hot_size: own.l2_size * SERVED_REACH * if halves { 0.5 } else { 1.0 },
+            soft: true,
+            ..own
+        }
+    }
+
+    /// The machine as fp32 convolutions on plain pipes see it: by datasheet and power limit, since measured rates of
+    /// products do not carry over to them (a T4 runs convolutions faster), and with operands from DRAM.
+    pub fn convolution(gpu: &Gpu, dtype: Dtype) -> Self {
+        let own = Self::of(gpu, dtype);
+        Self { peak: gpu.plain_limit.0, dram: DRAM_SHARE * gpu.dram.0, hot_size: 1.0, ..own }
+    }
+
+    /// The machine as published fp32 products on plain pipes see it.
+    pub fn plain(gpu: &Gpu, dtype: Dtype) -> Self {
+        Self { soft: true, ..Self::of(gpu, dtype) }
     }
 }
 

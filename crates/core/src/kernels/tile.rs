@@ -11,10 +11,10 @@
 //! teff  = 1/(1 + slope*(1/bm + 1/bn))              small tiles run below peak
 //! t_c   = 2*bm*bn*ks*wv / (eff*peak/SM * teff * frac)
 //! t_l2  = tiles*(bm+bn)*ks*e / (l2*L2BW)
-//! t_d   = miss*bytes/(bw*DRAM) + (1-miss)*bytes/(hot*L2BW)
-//! t_lat = kl*(ks/32)*ceil(wv/occ)
-//! t_red = 0 if s = 1 else red0 + 8*s*B*M*N/(l2*L2BW)
-//! time  = t0 + min over tiles and s of max(t_c, t_l2, t_d) + t_lat + t_red
+//! t_d   = miss*bytes/(bw*DRAM) + (1-miss)*bytes/(hot*HOT)
+//! t_lat = kl*lat*(ks/32)*ceil(wv/occ)
+//! t_red = 0 if s = 1 else red0*lat + 8*s*B*M*N/(l2*L2BW)
+//! time  = t0*lat + min over tiles and s of max(t_c, t_l2, t_d) + t_lat + t_red     4-norm for max if soft
 //! ```
 //!
 //! [`with_tile`] evaluates one tile that is known (convolutions, whose tile the library tells) and adds
@@ -22,7 +22,8 @@
 //!
 //! Where e is the element size; eff, slope, pw, l2, bw, hot, kl, red0 and t0 are fitted per kernel class
 //! (`data/fitted`); `miss` is the share of the compulsory bytes that come from DRAM: operands that are used
-//! again and again stay in the L2 when eight sets of them fit.
+//! again and again stay in the L2 when eight sets of them fit. HOT is the rate from the L2 then, and `lat` makes
+//! latencies longer on GPUs with a lower clock ([`Machine`]).
 
 use super::Machine;
 
@@ -33,7 +34,7 @@ pub struct Constants {
     pub eff: f64,
     /// Share of the sustained DRAM bandwidth.
     pub bw: f64,
-    /// Share of the L2 bandwidth when the operands stay in the L2.
+    /// Share of the rate from the L2 when the operands stay there.
     pub hot: f64,
     /// Share of the L2 bandwidth for operand tiles.
     pub l2: f64,
@@ -99,6 +100,8 @@ pub struct Product {
     pub max_split: f64,
     /// Least length of one part.
     pub min_part: f64,
+    /// Elements of the sum that a kernel takes at once.
+    pub step: f64,
 }
 
 /// The best tiling and where its time goes. Seconds and counts.
@@ -150,11 +153,24 @@ pub const TILES: [(f64, f64); 12] = [
     (256.0, 128.0),
 ];
 
-/// Share of compulsory bytes that miss the L2: eight operand sets and the result against its capacity.
+/// Tiles of the fp32 kernels without tensor cores.
+pub const PLAIN_TILES: [(f64, f64); 9] = [
+    (128.0, 128.0),
+    (64.0, 128.0),
+    (128.0, 64.0),
+    (32.0, 128.0),
+    (128.0, 32.0),
+    (64.0, 64.0),
+    (32.0, 64.0),
+    (64.0, 32.0),
+    (32.0, 32.0),
+];
+
+/// Share of compulsory bytes that miss the L2: eight operand sets and the result against the bytes that stay.
 ///
-/// The ramp from 0.8 to 1.2 of the capacity stands for the L2's imperfect replacement.
-pub fn miss_share(read: f64, written: f64, l2_size: f64) -> f64 {
-    (((8.0 * read + written) / l2_size - 0.8) / 0.4).clamp(0.0, 1.0)
+/// The ramp from 0.8 to 1.2 stands for the L2's imperfect replacement.
+pub fn miss_share(read: f64, written: f64, hot_size: f64) -> f64 {
+    (((8.0 * read + written) / hot_size - 0.8) / 0.4).clamp(0.0, 1.0)
 }
 
 /// What does not depend on the tile: seconds of the compulsory bytes, and rates per second turned round.
@@ -163,14 +179,23 @@ struct Fixed {
     miss: f64,
     l2_rate: f64,
     per_sm: f64,
+    latency: f64,
+    soft: bool,
 }
 
 impl Fixed {
     fn new(p: &Product, c: &Constants, machine: &Machine) -> Self {
-        let miss = miss_share(p.read, p.written, machine.l2_size);
+        let miss = miss_share(p.read, p.written, machine.hot_size);
         let bytes = p.read + p.written;
-        let dram = miss * bytes / (c.bw * machine.dram) + (1.0 - miss) * bytes / (c.hot * machine.l2);
-        Self { dram, miss, l2_rate: 1.0 / (c.l2 * machine.l2), per_sm: machine.sm / (c.eff * machine.peak) }
+        let dram = miss * bytes / (c.bw * machine.dram) + (1.0 - miss) * bytes / (c.hot * machine.hot);
+        Self {
+            dram,
+            miss,
+            l2_rate: 1.0 / (c.l2 * machine.l2),
+            per_sm: machine.sm / (c.eff * machine.peak),
+            latency: machine.latency,
+            soft: machine.soft,
+        }
     }
 
     /// Tries the split factors of one tile; `best` keeps the least time over all calls, and the least of this
@@ -191,14 +216,18 @@ impl Fixed {
         let mut s = 1.0;
         loop {
             let tiles = grid * s;
-            let ks = (p.k / s / 32.0).ceil() * 32.0;
+            let ks = (p.k / s / p.step).ceil() * p.step;
             let wv = (tiles / sm).ceil();
             let frac = (wv.min(occ) * small).min(1.0);
             let compute = 2.0 * bm * bn * ks * wv * self.per_sm / (teff * frac);
             let l2 = tiles * (bm + bn) * ks * p.element * self.l2_rate;
-            let latency = (c.kl * (ks / 32.0) + epilogue) * (wv / occ).ceil();
-            let reduction = if s > 1.0 { c.red0 + 8.0 * s * p.batch * p.m * p.n * self.l2_rate } else { 0.0 };
-            let time = compute.max(l2).max(self.dram) + latency + reduction;
+            let latency = (c.kl * (ks / 32.0) + epilogue) * self.latency * (wv / occ).ceil();
+            let reduction = if s > 1.0 {
+                c.red0 * self.latency + 8.0 * s * p.batch * p.m * p.n * self.l2_rate
+            } else {
+                0.0
+            };
+            let time = self.together(compute, l2) + latency + reduction;
             least = least.min(time);
             if time < best.time {
                 *best = Tiling {
@@ -226,6 +255,15 @@ impl Fixed {
         }
     }
 
+    /// Seconds of arithmetic and traffic together: the longest of them, or their 4-norm where they hinder each other.
+    fn together(&self, compute: f64, l2: f64) -> f64 {
+        if !self.soft {
+            return compute.max(l2).max(self.dram);
+        }
+        let fourth = |x: f64| (x * x) * (x * x);
+        (fourth(compute) + fourth(l2) + fourth(self.dram)).sqrt().sqrt()
+    }
+
     fn nothing(&self) -> Tiling {
         Tiling {
             time: f64::INFINITY,
@@ -248,17 +286,24 @@ impl Fixed {
 
 /// The best tiling of a product: the closed form of the module's head.
 pub fn best(p: &Product, c: &Constants, machine: &Machine) -> Tiling {
+    best_of(p, c, machine, &TILES, u16::MAX)
+}
+
+/// The best tiling among the tiles of a list whose bits are set in `allowed`; times by tile are those of the list.
+pub fn best_of(p: &Product, c: &Constants, machine: &Machine, tiles: &[(f64, f64)], allowed: u16) -> Tiling {
     let fixed = Fixed::new(p, c, machine);
     let mut best = fixed.nothing();
     let half = (-c.pw).exp2();
     let halved = [1.0, half, half * half, half * half * half, half.powi(4), 1.0, 1.0, 1.0];
-    let mut by_tile = [f64::INFINITY; 12];
-    for ((bm, bn), tile_time) in TILES.into_iter().zip(&mut by_tile) {
+    let mut by_tile = [1.0; 12];
+    let mut others = fixed.nothing();
+    for (i, (&(bm, bn), tile_time)) in tiles.iter().zip(&mut by_tile).enumerate() {
         // bm * bn / 16384 is a power of two; its pw-th power is one of halving's.
         let small = halved[((16384.0 / (bm * bn)) as usize).trailing_zeros() as usize % halved.len()];
-        *tile_time = fixed.try_tile(p, c, machine.sm, (bm, bn, small), 0.0, &mut best);
+        let into = if allowed & (1 << i) == 0 { &mut others } else { &mut best };
+        *tile_time = fixed.try_tile(p, c, machine.sm, (bm, bn, small), 0.0, into);
     }
-    best.time += c.t0;
+    best.time += c.t0 * machine.latency;
     best.by_tile = by_tile;
     best
 }
@@ -275,7 +320,7 @@ pub fn with_tile(
     let mut best = fixed.nothing();
     let small = (bm * bn / 16384.0).min(1.0).powf(c.pw);
     fixed.try_tile(p, c, machine.sm, (bm, bn, small), epilogue, &mut best);
-    best.time += c.t0;
+    best.time += c.t0 * machine.latency;
     best
 }
 
@@ -283,7 +328,17 @@ pub fn with_tile(
 mod tests {
     use super::*;
 
-    const H200: Machine = Machine { sm: 132.0, peak: 790e12, dram: 4.3e12, l2: 9.77e12, l2_size: 60e6 };
+    const H200: Machine = Machine {
+        sm: 132.0,
+        peak: 790e12,
+        dram: 4.3e12,
+        l2: 9.77e12,
+        l2_size: 60e6,
+        hot: 9.77e12,
+        hot_size: 60e6,
+        latency: 1.0,
+        soft: false,
+    };
 
     fn product(m: f64, n: f64, k: f64) -> Product {
         Product {
@@ -296,6 +351,7 @@ mod tests {
             written: 2.0 * m * n,
             max_split: 32.0,
             min_part: 128.0,
+            step: 32.0,
         }
     }
 

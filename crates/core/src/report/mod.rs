@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(r.gpus[0].price_date.unwrap().to_string(), "2026-08-22");
         assert_eq!((r.gpus[1].usd_per_hour, r.gpus[1].usd_per_million_samples), (None, None));
         // The families that take the time have their errors.
-        assert_eq!(r.family_errors[0].family, "conv/fp32");
+        assert_eq!(r.family_errors[0].family, "plain/conv");
         assert!(r.family_errors.iter().map(|f| f.share).sum::<f64>() > 0.9);
         assert!(r.family_errors.iter().all(|f| f.rows > 100 && f.mean_percent > 0.0));
         assert!(r.layers.len() > 100 && r.unmodelled.is_empty());

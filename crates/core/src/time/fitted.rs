@@ -74,7 +74,7 @@ pub struct ConstantsFile {
     pub forms: BTreeMap<String, Vec<f64>>,
     /// 90 % intervals by class, for GPUs that were measured.
     pub intervals: BTreeMap<String, LogInterval>,
-    /// 90 % intervals by family, for GPUs that were not.
+    /// 90 % intervals by class and family, for GPUs of a generation that was not.
     pub unseen: BTreeMap<String, LogInterval>,
 }
 
@@ -138,9 +138,9 @@ impl Fitted {
         self.tiles.get(&key).or_else(|| self.tiles.get(&TileKey { generation: Architecture::Other, ..key }))
     }
 
-    /// Were constants fitted for this very generation?
-    pub fn knows(&self, key: TileKey) -> bool {
-        self.tiles.contains_key(&key)
+    /// Tile constants of this very generation.
+    pub fn tile_of(&self, key: TileKey) -> Option<&tile::Constants> {
+        self.tiles.get(&key)
     }
 
     /// Constants of another closed form.
@@ -182,9 +182,10 @@ impl Fitted {
             .unwrap_or(LogInterval::UNKNOWN)
     }
 
-    /// The interval of a family on a GPU that was not measured.
-    pub fn unseen_interval(&self, family: &str) -> LogInterval {
-        self.unseen.get(family).copied().unwrap_or(LogInterval::UNKNOWN)
+    /// The interval of a class on a GPU of a generation that was not measured, or of its family, or unknown.
+    pub fn unseen_interval(&self, class: &str, family: &str) -> LogInterval {
+        let found = self.unseen.get(class).or_else(|| self.unseen.get(family));
+        found.copied().unwrap_or(LogInterval::UNKNOWN)
     }
 }
 

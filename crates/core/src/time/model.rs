@@ -1,7 +1,10 @@
 //! The time model: closed form by kernel class, times a learned and bounded correction, with its interval.
 
+mod expert;
 mod form;
+mod plain;
 
+pub use expert::{Library, kernels_of};
 pub use form::KernelForm;
 
 use super::choice::{Choosers, Guess};
@@ -15,11 +18,13 @@ use crate::dtype::Dtype;
 use crate::gpu::{Architecture, Gpu, Vendor};
 use crate::kernels::conv::{ConvFamily, Task, dtype_group};
 use crate::kernels::conv_features::{Candidates, candidates_of, finish, shape_features};
+use crate::kernels::plain_conv::Figures;
 use crate::kernels::tile::{Constants, Tiling};
 use crate::kernels::{Machine, attention, conv, gemm, rnn, stream};
 use crate::ops::{Attention, Conv, Gemm, Op, OpCall, Pass, Rnn};
 use crate::traffic::{self, Levels};
 use crate::units::{Bytes, Seconds};
+use expert::Judged;
 use std::collections::HashMap;
 
 /// The GPU whose operators were measured for this project.
@@ -27,8 +32,6 @@ const MEASURED: &str = "h200";
 /// Its sustained DRAM bandwidth, and its SMs times clock: what its corrections were learned at.
 const MEASURED_DRAM: f64 = 4.3e12;
 const MEASURED_ISSUE: f64 = 132.0 * 1.98e9;
-/// Published fp32 products end here: below, their times are the host's.
-const SHORTEST_FP32: f64 = 200e-6;
 /// Calls shorter than this are held against smaller ones. Products and convolutions grow with the cube of their
 /// sizes, so that only the shortest waver; more of them do on GPUs whose corrections came from others.
 const SHORT_PRODUCT_MEASURED: f64 = 10e-6;
@@ -36,8 +39,6 @@ const SHORT_PRODUCT: f64 = 1e-3;
 const SHORT_STREAM: f64 = 200e-6;
 /// Least time of a call of double size.
 const LEAST_GROWTH: f64 = 0.98;
-/// Added to the alignment class of constants that were fitted on published measurements.
-pub const PUBLISHED: u8 = 4;
 
 /// Everything that predicts times. Made once, used for any number of calls; it holds no state.
 #[derive(Debug, Clone)]
@@ -49,6 +50,8 @@ pub struct TimeModel {
     streams: HashMap<String, [LogInterval; 2]>,
     /// Intervals of convolutions by family, grouped, sure.
     convolutions: Vec<LogInterval>,
+    /// Constants of fp32 convolutions outside Hopper, by algorithm.
+    plain: [Figures; 3],
     /// What one machine's measurements add, for its GPU.
     correction: Option<Box<Correction>>,
 }
@@ -97,7 +100,8 @@ impl TimeModel {
         let convolutions = (0..ConvFamily::ALL.len() * 4)
             .map(|i| fitted.interval(&conv::interval_class(i / 4, i & 2 != 0, i & 1 != 0), "conv"))
             .collect();
-        Self { fitted, conv, choosers, streams, convolutions, correction: None }
+        let plain = plain::figures(&fitted);
+        Self { fitted, conv, choosers, streams, convolutions, plain, correction: None }
     }
 
     /// The same model with a personal correction; it holds for the GPU that it names.
@@ -188,16 +192,13 @@ impl TimeModel {
         }
     }
 
-    /// Key of the factor between a family's form, learned on Hopper, and published times of an older generation.
+    /// Key of the factor between the form of recurrent layers, learned on Hopper, and published times of an older
+    /// generation.
     pub fn factor_key(call: &OpCall, generation: Architecture) -> Option<String> {
-        let family = match &call.op {
-            Op::Conv(_) if call.dtype == Dtype::Fp32 => "conv/fp32",
-            Op::Rnn(_) => "rnn",
-            _ => return None,
-        };
+        let Op::Rnn(_) = &call.op else { return None };
         // A100's fp32 pipes are laid out as Volta's.
         let generation = if generation == Architecture::Ampere { Architecture::Volta } else { generation };
-        Some(format!("factor/{family}/{}", generation.name()))
+        Some(format!("factor/rnn/{}", generation.name()))
     }
 
     fn generation_factor(&self, call: &OpCall, gpu: &Gpu) -> f64 {
@@ -230,6 +231,9 @@ impl TimeModel {
     }
 
     fn interval(&self, class: &str, family: &str, gpu: &Gpu, generation_seen: bool) -> LogInterval {
+        if gpu.name != MEASURED && !generation_seen {
+            return self.fitted.unseen_interval(class, family);
+        }
         self.on(self.fitted.interval(class, family), family, gpu, generation_seen)
     }
 
@@ -240,26 +244,16 @@ impl TimeModel {
         } else if generation_seen {
             own.widened(1.5)
         } else {
-            self.fitted.unseen_interval(family)
+            self.fitted.unseen_interval(family, family)
         }
     }
 
     fn gemm(&self, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> Draft {
-        let class = gemm::class(g, dtype);
-        let machine = Machine::of(gpu, dtype);
-        let expert = gemm_expert(dtype, class, gpu);
-        let variant = if expert.published { class + PUBLISHED } else { class };
-        let (constants, seen) = self.tile_constants(expert.constants, variant, gpu);
-        let t = gemm::form(g, dtype, &constants, &machine);
-        let x = gemm::features(g, dtype, &t, &machine, gpu.architecture);
-        let learned = self.fitted.forest(expert.forest).map_or(0.0, |f| f64::from(f.predict(&x)));
-        // The published fp32 rows are long ones; what they teach fades out below them.
-        let known = if expert.forest == "gemm/fp32" { (t.time / SHORTEST_FP32).min(1.0) } else { 1.0 };
-        let name = gemm::interval_class(dtype, class);
+        let Judged { form: t, learned, seen, class } = self.judge(g, dtype, gpu);
         Draft {
             reference: t.time,
-            correction: learned * Self::trust(gpu, seen) * known,
-            interval: self.interval(name, "gemm", gpu, seen),
+            correction: learned,
+            interval: self.interval(class, "gemm", gpu, seen),
             bound: bound_of(&t),
             levels: {
                 let once = g.traffic(dtype);
@@ -276,16 +270,10 @@ impl TimeModel {
         self.gemm(g, dtype, gpu).seconds()
     }
 
-    /// Constants of a product class on this GPU, and whether its generation was measured.
-    fn tile_constants(&self, dtype: Dtype, class: u8, gpu: &Gpu) -> (Constants, bool) {
+    /// Constants of a product class in the project's own measurements.
+    fn tile_constants(&self, dtype: Dtype, class: u8, gpu: &Gpu) -> Constants {
         let key = TileKey { dtype, class, generation: gpu.architecture };
-        let constants = self
-            .fitted
-            .tile(key)
-            .or_else(|| self.fitted.tile(TileKey { generation: Architecture::Hopper, ..key }))
-            .copied()
-            .unwrap_or(Constants::START);
-        (constants, self.fitted.knows(key))
+        self.fitted.tile(key).copied().unwrap_or(Constants::START)
     }
 
     fn attention(&self, a: &Attention, call: &OpCall, gpu: &Gpu) -> Draft {
@@ -325,7 +313,7 @@ impl TimeModel {
         let class = rnn::class(r, call.pass, call.dtype, gpu);
         let machine = Machine::of(gpu, call.dtype);
         let product = |g: Gemm| {
-            let (constants, _) = self.tile_constants(call.dtype, gemm::class(&g, call.dtype), gpu);
+            let constants = self.tile_constants(call.dtype, gemm::class(&g, call.dtype), gpu);
             gemm::form(&g, call.dtype, &constants, &machine).time
         };
         let constants = self.fitted.form(&class).unwrap_or_default();
@@ -369,6 +357,9 @@ impl TimeModel {
 
     fn conv(&self, c: &Conv, call: &OpCall, gpu: &Gpu) -> Draft {
         let task = Task::new(c, call.pass, call.dtype);
+        if plain::applies(&task, gpu) {
+            return self.plain_conv(&task, gpu);
+        }
         let (shape, candidates) = self.conv_candidates(&task, gpu);
         let x = finish(&shape, &candidates, &Machine::of(gpu, call.dtype));
         let forest = match dtype_group(call.dtype) {
@@ -453,35 +444,6 @@ fn interval_number(task: &Task, candidates: &Candidates) -> usize {
         None => (0, false),
     };
     4 * family + 2 * usize::from(task.grouped()) + usize::from(sure)
-}
-
-/// Which fit speaks for a product on a GPU.
-struct GemmExpert {
-    /// Number format whose constants apply.
-    constants: Dtype,
-    /// Forest of the correction.
-    forest: &'static str,
-    /// Do constants fitted on published measurements go with the forest?
-    published: bool,
-}
-
-fn gemm_expert(dtype: Dtype, class: u8, gpu: &Gpu) -> GemmExpert {
-    let hopper = gpu.architecture == Architecture::Hopper;
-    let own = GemmExpert { constants: dtype, forest: gemm::own_forest(dtype, class), published: false };
-    match dtype {
-        Dtype::Fp8 | Dtype::Fp4 | Dtype::Int8 if hopper => GemmExpert { constants: Dtype::Fp8, ..own },
-        Dtype::Fp8 | Dtype::Fp4 | Dtype::Int8 => {
-            GemmExpert { constants: Dtype::Fp8, forest: "gemm/fp8", published: true }
-        }
-        Dtype::Bf16 | Dtype::Fp16 if class == 2 && gpu.name != MEASURED => {
-            // fp16 was measured on the H200 only; elsewhere its kernels are bf16's twins.
-            GemmExpert { constants: Dtype::Bf16, forest: "gemm/bf16", published: true }
-        }
-        Dtype::Fp32 | Dtype::Fp64 if !hopper => {
-            GemmExpert { constants: Dtype::Fp32, forest: "gemm/fp32", published: true }
-        }
-        _ => own,
-    }
 }
 
 fn bound_of(t: &Tiling) -> Bound {

@@ -1,11 +1,11 @@
 //! The kernel behind a call, as the closed forms see it: algorithm, tile, waves and the terms of its time.
 
-use super::{TimeModel, gemm_expert};
+use super::{TimeModel, plain};
 use crate::gpu::Gpu;
 use crate::kernels::conv::Task;
 use crate::kernels::tile::Tiling;
-use crate::kernels::{Machine, attention, gemm};
-use crate::ops::{Conv, Gemm, Op, OpCall};
+use crate::kernels::{Machine, attention};
+use crate::ops::{Conv, Op, OpCall};
 use serde::Serialize;
 
 /// How the main kernel of a call is thought to run. Times are those of the closed form, before what was learned.
@@ -65,7 +65,7 @@ impl TimeModel {
     /// How the main kernel of a call runs on a GPU.
     pub fn kernel_form(&self, call: &OpCall, gpu: &Gpu) -> KernelForm {
         match &call.op {
-            Op::Gemm(g) => KernelForm::tiled("matrix product", &self.gemm_tiling(g, call, gpu)),
+            Op::Gemm(g) => KernelForm::tiled("matrix product", &self.judge(g, call.dtype, gpu).form),
             Op::Conv(c) => self.conv_form(c, call, gpu),
             Op::Attention(a) => {
                 let class = attention::class(a, call.pass, call.dtype);
@@ -87,17 +87,14 @@ impl TimeModel {
         }
     }
 
-    fn gemm_tiling(&self, g: &Gemm, call: &OpCall, gpu: &Gpu) -> Tiling {
-        let class = gemm::class(g, call.dtype);
-        let expert = gemm_expert(call.dtype, class, gpu);
-        let variant = if expert.published { class + super::PUBLISHED } else { class };
-        let (constants, _) = self.tile_constants(expert.constants, variant, gpu);
-        gemm::form(g, call.dtype, &constants, &Machine::of(gpu, call.dtype))
-    }
-
     /// The family that the chooser thinks most likely.
     fn conv_form(&self, c: &Conv, call: &OpCall, gpu: &Gpu) -> KernelForm {
         let task = Task::new(c, call.pass, call.dtype);
+        if plain::applies(&task, gpu) {
+            let machine = Machine::convolution(gpu, task.dtype);
+            let (algorithm, tiling, _) = self.plain_algorithm(&task, &machine);
+            return KernelForm::tiled(algorithm.name(), &tiling);
+        }
         let (_, candidates) = self.conv_candidates(&task, gpu);
         match candidates.top() {
             Some((guess, _, Some(form))) => KernelForm::tiled(guess.variant.family.name(), &form.tiling),

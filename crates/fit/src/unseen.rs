@@ -1,0 +1,110 @@
+//! Whole GPUs left out: their rows are predicted as those of a GPU that nobody measured.
+//!
+//! Constants and trees are fitted without the GPU, and what its catalogue file took from these measurements is
+//! left out too. The model then takes the path it takes for any GPU: its generation if another GPU of it was
+//! measured, else its kin, else all together. What stays are the figures typical of generations (`resolve.rs`).
+
+use crate::data::{GPUS, Measured};
+use crate::gbdt::Settings;
+use crate::gemm;
+use crate::samples::fit;
+use anyhow::{Context, Result};
+use preflop_core::gpu::{Gpu, catalog, parse};
+use preflop_core::kernels::gemm as gemm_form;
+use preflop_core::ops::{Op, OpCall};
+use preflop_core::time::TimeModel;
+use preflop_core::time::choice::Choosers;
+use preflop_core::time::fitted::{ConstantsFile, Fitted, write_forests};
+use preflop_core::time::trees::Forest;
+use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A row as a model predicts it that did not see its GPU.
+#[derive(Debug, Clone)]
+pub struct LeftOut {
+    pub gpu: usize,
+    /// Class of its interval.
+    pub class: String,
+    pub predicted: f64,
+    pub seconds: f64,
+}
+
+/// Sources of catalogue figures that are the measurements themselves.
+const MEASURED: [&str; 3] = ["neusight", "aiconfigurator", "deepbench"];
+
+/// A GPU of the measurements as its file would be without them.
+pub fn stranger(name: &str) -> Result<Gpu> {
+    let (file, text) = catalog::FILES.iter().find(|(n, _)| *n == name).context("no such GPU file")?;
+    let mut inside = false;
+    let mut kept = String::new();
+    for line in text.lines() {
+        if line.starts_with('[') {
+            inside = line.trim() == "[sustained]";
+        }
+        let taken = inside && MEASURED.iter().any(|s| line.contains(&format!("\"{s}\"")));
+        if !taken {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    Ok(parse(&kept, file)?)
+}
+
+/// A model of these constants and forests alone.
+pub fn model(constants: &ConstantsFile, forests: &BTreeMap<String, Forest>) -> Result<TimeModel> {
+    let bytes = write_forests(forests, &Choosers::default());
+    Ok(TimeModel::new(Fitted::read(&serde_json::to_string(constants)?, &bytes)?))
+}
+
+/// Every product by a model that did not see its GPU.
+pub fn products(name: &str, rows: &[gemm::Row], gpus: &[Gpu], settings: Settings) -> Result<Vec<LeftOut>> {
+    let each: BTreeSet<usize> = rows.iter().map(|r| r.gpu).collect();
+    let models: BTreeMap<usize, (TimeModel, Gpu)> = each
+        .into_par_iter()
+        .map(|g| {
+            let others: Vec<gemm::Row> = rows.iter().filter(|r| r.gpu != g).copied().collect();
+            let without = gemm::Fit::new(&others, gpus);
+            let constants =
+                ConstantsFile { tiles: without.constants().collect(), ..ConstantsFile::default() };
+            let (own, all) = (without.samples(gpus, false), without.samples(gpus, true));
+            let across = gemm::across(settings);
+            let forests = BTreeMap::from([
+                (name.to_string(), fit(&own, gemm_form::FEATURES, &settings, |_| true)),
+                (gemm::pooled_name(name), fit(&all, gemm_form::FEATURES, &across, |_| true)),
+            ]);
+            Ok((g, (model(&constants, &forests)?, stranger(GPUS[g])?)))
+        })
+        .collect::<Result<_>>()?;
+    Ok(rows
+        .par_iter()
+        .map(|r| {
+            let (model, gpu) = &models[&r.gpu];
+            LeftOut {
+                gpu: r.gpu,
+                class: r.library.interval_class(&r.gemm, r.dtype).to_string(),
+                predicted: model.predict(&OpCall::fwd(Op::Gemm(r.gemm), r.dtype), gpu).time.0,
+                seconds: r.seconds,
+            }
+        })
+        .collect())
+}
+
+/// Rows of GPUs that are in no fit of their family, by the shipped model: all operators bound by memory outside the
+/// H200, in a class for each family, and recurrent layers without the factor of their generation.
+pub fn elsewhere(rows: &[Measured]) -> Result<Vec<LeftOut>> {
+    let (model, fitted) = (TimeModel::embedded(), Fitted::embedded());
+    let strangers: Vec<Gpu> = GPUS.iter().map(|g| stranger(g)).collect::<Result<_>>()?;
+    let one = |m: &Measured| {
+        let gpu = &strangers[m.gpu];
+        let held = TimeModel::factor_key(&m.call, gpu.architecture)
+            .and_then(|key| fitted.form(&key)?.first().copied())
+            .unwrap_or(1.0);
+        LeftOut {
+            gpu: m.gpu,
+            class: m.call.family().name().to_string(),
+            predicted: model.predict(&m.call, gpu).time.0 / held,
+            seconds: m.us * 1e-6,
+        }
+    };
+    Ok(rows.par_iter().map(one).collect())
+}
