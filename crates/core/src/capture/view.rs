@@ -47,6 +47,14 @@ impl Tensor<'_> {
         follows(order.into_iter().map(|i| (&self.sizes[i], &self.strides[i])))
     }
 
+    /// Do the elements of both lie in the same order, without gaps?
+    pub fn lies_like(&self, other: &Self) -> bool {
+        let places = self.sizes.iter().zip(self.strides).zip(other.strides);
+        self.sizes == other.sizes
+            && self.is_dense()
+            && places.into_iter().all(|((n, a), b)| *n == 1 || a == b)
+    }
+
     /// Is a matrix stored column by column?
     pub fn is_transposed(&self) -> bool {
         let n = self.strides.len();

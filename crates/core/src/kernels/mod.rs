@@ -5,6 +5,7 @@ pub mod conv;
 pub mod conv_features;
 pub mod gemm;
 pub mod rnn;
+pub mod spatial;
 pub mod stream;
 pub mod tile;
 

@@ -16,8 +16,8 @@ use crate::gpu::{Architecture, Gpu, Vendor};
 use crate::kernels::conv::{ConvFamily, Task, dtype_group};
 use crate::kernels::conv_features::{Candidates, candidates_of, finish, shape_features};
 use crate::kernels::tile::{Constants, Tiling};
-use crate::kernels::{Machine, attention, conv, gemm, rnn, stream};
-use crate::ops::{Attention, Conv, Gemm, Op, OpCall, Pass, Rnn};
+use crate::kernels::{Machine, attention, conv, gemm, rnn, spatial, stream};
+use crate::ops::{Attention, Conv, Gemm, Op, OpCall, Pass, Rnn, SpatialKind};
 use crate::traffic::{self, Levels};
 use crate::units::{Bytes, Seconds};
 use std::collections::HashMap;
@@ -49,6 +49,8 @@ pub struct TimeModel {
     streams: HashMap<String, [LogInterval; 2]>,
     /// Intervals of convolutions by family, grouped, sure.
     convolutions: Vec<LogInterval>,
+    /// Constants of norms and pooling by class.
+    spatial: Vec<Option<[f64; spatial::TERMS]>>,
     /// What one machine's measurements add, for its GPU.
     correction: Option<Box<Correction>>,
 }
@@ -97,7 +99,10 @@ impl TimeModel {
         let convolutions = (0..ConvFamily::ALL.len() * 4)
             .map(|i| fitted.interval(&conv::interval_class(i / 4, i & 2 != 0, i & 1 != 0), "conv"))
             .collect();
-        Self { fitted, conv, choosers, streams, convolutions, correction: None }
+        let spatial = (0..spatial::CLASSES)
+            .map(|class| fitted.form(&spatial::key(class)).and_then(|c| c.try_into().ok()))
+            .collect();
+        Self { fitted, conv, choosers, streams, convolutions, spatial, correction: None }
     }
 
     /// The same model with a personal correction; it holds for the GPU that it names.
@@ -400,12 +405,39 @@ impl TimeModel {
         }
     }
 
+    /// Seconds that the correction of a memory-bound operator starts from.
+    fn stream_form(&self, call: &OpCall, gpu: &Gpu) -> f64 {
+        let own = match &call.op {
+            Op::Spatial(o) if o.kind == SpatialKind::AdaptiveAvgPool => {
+                Some(spatial::form(&spatial::ADAPTIVE, &spatial::terms(o, call, gpu)))
+            }
+            Op::Spatial(o) => self.spatial[spatial::class(o, call)]
+                .map(|c| spatial::form(&c, &spatial::terms(o, call, gpu)))
+                .filter(|t| *t > 0.0),
+            _ => None,
+        };
+        own.unwrap_or_else(|| stream::reference(call, gpu))
+    }
+
     fn stream(&self, call: &OpCall, gpu: &Gpu) -> Draft {
+        if let Some((plain, clocks)) = stream::per_element(call) {
+            let plain = self.stream(&plain, gpu);
+            let issue = f64::from(gpu.sm_count) * gpu.boost_clock.0;
+            let bound = gpu.kernel_floor.0 + clocks * stream::written(call) / issue;
+            return if bound > plain.seconds() {
+                Draft { reference: bound, correction: 0.0, bound: Bound::Latency, ..plain }
+            } else {
+                plain
+            };
+        }
         let family = call.family();
-        let reference = stream::reference(call, gpu);
-        let x = stream::features(call, gpu);
-        let learned =
-            self.fitted.forest(stream::forest_name(family)).map_or(0.0, |f| f64::from(f.predict(&x)));
+        let reference = self.stream_form(call, gpu);
+        let x = stream::features(call, gpu, reference);
+        // Adaptive pooling was not among the operators that the forest learned from.
+        let learned = match &call.op {
+            Op::Spatial(o) if o.kind == SpatialKind::AdaptiveAvgPool => 0.0,
+            _ => self.fitted.forest(stream::forest_name(family)).map_or(0.0, |f| f64::from(f.predict(&x))),
+        };
         let own = match self.streams.get(call.name()) {
             Some(both) => both[usize::from(call.pass != Pass::Fwd)],
             None => self.fitted.interval("", family.name()),

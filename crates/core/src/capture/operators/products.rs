@@ -128,7 +128,8 @@ fn convolution(call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
     }
     calls.push(OpCall::fwd(Op::Conv(conv), context.convolution(x.dtype)));
     if call.tensor(2).is_some() {
-        calls.push(elementwise(E::AddBias, y.elements(), y.dtype));
+        let kind = if conv.channels_last { E::AddBias } else { E::AddChannel };
+        calls.push(elementwise(kind, y.elements(), y.dtype));
     }
     Some(calls)
 }

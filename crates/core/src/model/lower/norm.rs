@@ -75,7 +75,8 @@ impl Lowering<'_> {
         self.memory.workspace(layout_workspace(&op, Pass::Fwd, math));
         self.emit(Op::Conv(op), Pass::Fwd, math);
         if bias.is_some() {
-            self.elementwise(E::AddBias, out.numel(), out.dtype);
+            let kind = if channels_last { E::AddBias } else { E::AddChannel };
+            self.elementwise(kind, out.numel(), out.dtype);
         }
         let inputs: Vec<Value> = [x, weight].into_iter().chain(bias).collect();
         self.record1(Backward::Conv { op, nhwc }, &inputs, &[x.storage, weight.storage], out)
