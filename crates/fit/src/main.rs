@@ -127,10 +127,10 @@ fn main() -> Result<()> {
         let model = preflop_core::time::TimeModel::embedded();
         let profiled = e2e::cases(&own.join("e2e_extra.csv"), &model, &gpus[0])?;
         let norms = stream::stored_norms(&profiled, &own.join("e2e_kernels.csv.gz"), &gpus[0])?;
-        let spatial = stream::constants(&measured, &gpus, &norms);
-        constants.forms.extend(stream::shipped(&spatial));
+        let forms = stream::constants(&measured, &gpus, &norms);
+        constants.forms.extend(stream::shipped(&forms));
         for family in stream::FAMILIES {
-            let samples = stream::samples(&measured, &gpus, family, &spatial);
+            let samples = stream::samples(&measured, &gpus, family, &forms);
             let name = stream_form::forest_name(family);
             learners.push(Learner::new(name, samples, stream_form::FEATURES, smooth(130, 5, 0.6)));
         }

@@ -5,7 +5,7 @@ use crate::e2e::Case;
 use crate::samples::Sample;
 use anyhow::Result;
 use preflop_core::gpu::Gpu;
-use preflop_core::kernels::{spatial, stream};
+use preflop_core::kernels::{linear, stream};
 use preflop_core::ops::{Family, Op, SpatialKind};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,13 +16,13 @@ pub const FAMILIES: [Family; 4] = [Family::Rowwise, Family::Spatial, Family::Ele
 /// Fewest rows that get constants of their own.
 const LEAST: usize = 25;
 
-/// Constants of norms and pooling by class.
-pub type Constants = BTreeMap<usize, [f64; spatial::TERMS]>;
+/// Constants of linear forms by class.
+pub type Constants = BTreeMap<usize, [f64; linear::TERMS]>;
 
 /// Calls of one class in one profiled iteration: the form is linear, so that their terms add up to their time.
 pub struct Sums {
     pub class: usize,
-    pub terms: [f64; spatial::TERMS],
+    pub terms: [f64; linear::TERMS],
     pub seconds: f64,
 }
 
@@ -45,13 +45,14 @@ pub fn stored_norms(cases: &[Case], kernels: &Path, gpu: &Gpu) -> Result<Vec<Sum
     for c in cases.iter().filter(|c| c.precision == "amp") {
         let key = [c.model.clone(), c.batch.to_string(), c.precision.clone(), c.mode.clone()];
         let Some(&seconds) = times.get(&key) else { continue };
-        let mut sums = Sums { class: 0, terms: [0.0; spatial::TERMS], seconds };
+        let mut sums = Sums { class: 0, terms: [0.0; linear::TERMS], seconds };
         for step in &c.iteration.steps {
             if let Op::Spatial(o) = &step.call.op
                 && o.kind == SpatialKind::BatchNormEval
+                && let Some(class) = linear::class(&step.call)
             {
-                sums.class = spatial::class(o, &step.call);
-                let terms = spatial::terms(o, &step.call, gpu);
+                sums.class = class;
+                let terms = linear::terms(&step.call, gpu);
                 sums.terms.iter_mut().zip(terms).for_each(|(s, t)| *s += t * f64::from(step.count));
             }
         }
@@ -60,17 +61,17 @@ pub fn stored_norms(cases: &[Case], kernels: &Path, gpu: &Gpu) -> Result<Vec<Sum
     Ok(out)
 }
 
-/// Fits the constants of norms and pooling.
+/// Fits the constants of linear forms.
 pub fn constants(measured: &[Measured], gpus: &[Gpu], sums: &[Sums]) -> Constants {
-    let mut groups: BTreeMap<usize, Vec<[f64; spatial::TERMS]>> = BTreeMap::new();
+    let mut groups: BTreeMap<usize, Vec<[f64; linear::TERMS]>> = BTreeMap::new();
     for s in sums {
         groups.entry(s.class).or_default().push(s.terms.map(|t| t / s.seconds));
     }
     for m in measured {
-        if let Op::Spatial(o) = &m.call.op {
+        if let Some(class) = linear::class(&m.call) {
             // Shares of the measured time, which should add up to one.
-            let shares = spatial::terms(o, &m.call, &gpus[m.gpu]).map(|t| t / (m.us * 1e-6));
-            groups.entry(spatial::class(o, &m.call)).or_default().push(shares);
+            let shares = linear::terms(&m.call, &gpus[m.gpu]).map(|t| t / (m.us * 1e-6));
+            groups.entry(class).or_default().push(shares);
         }
     }
     groups.retain(|_, rows| rows.len() >= LEAST);
@@ -115,7 +116,7 @@ fn least_deviations<const N: usize>(rows: &[[f64; N]]) -> [f64; N] {
 
 /// The constants as they stand in the file.
 pub fn shipped(constants: &Constants) -> impl Iterator<Item = (String, Vec<f64>)> {
-    constants.iter().map(|(class, c)| (spatial::key(*class), c.to_vec()))
+    constants.iter().map(|(class, c)| (linear::key(*class), c.to_vec()))
 }
 
 /// The samples of one family.
@@ -126,13 +127,10 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], family: Family, constants: &
         .enumerate()
         .map(|(i, m)| {
             let gpu = &gpus[m.gpu];
-            let own = match &m.call.op {
-                Op::Spatial(o) => constants
-                    .get(&spatial::class(o, &m.call))
-                    .map(|c| spatial::form(c, &spatial::terms(o, &m.call, gpu)))
-                    .filter(|t| *t > 0.0),
-                _ => None,
-            };
+            let own = linear::class(&m.call)
+                .and_then(|class| constants.get(&class))
+                .map(|c| linear::form(c, &linear::terms(&m.call, gpu)))
+                .filter(|t| *t > 0.0);
             let reference = own.unwrap_or_else(|| stream::reference(&m.call, gpu));
             Sample {
                 x: stream::features(&m.call, gpu, reference),

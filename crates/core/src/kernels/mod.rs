@@ -4,8 +4,8 @@ pub mod attention;
 pub mod conv;
 pub mod conv_features;
 pub mod gemm;
+pub mod linear;
 pub mod rnn;
-pub mod spatial;
 pub mod stream;
 pub mod tile;
 

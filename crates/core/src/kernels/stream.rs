@@ -6,13 +6,13 @@
 //!
 //! Where `floor` is the GPU's empty kernel, `bytes` the compulsory traffic and `DRAM` the sustained
 //! bandwidth. What a kernel loses against it (few rows, odd widths, several passes, data that stays in the
-//! L2) is learned from dimensionless features. Norms and pooling over feature maps have a form of their own (`spatial`).
+//! L2) is learned from dimensionless features. Norms and pooling over feature maps and sums down columns have a form of their own (`linear`).
 
 use crate::dtype::Dtype;
 use crate::gpu::Gpu;
-use crate::kernels::{alignment, spatial};
+use crate::kernels::{alignment, linear};
 use crate::ops::{
-    Elementwise, ElementwiseKind, Family, Movement, MovementKind, Op, OpCall, OptimizerKind, Pass,
+    Elementwise, ElementwiseKind, Family, Movement, MovementKind, Op, OpCall, OptimizerKind, Pass, Rowwise,
     RowwiseKind, SpatialKind,
 };
 use crate::time::trees::{Features, MAX_FEATURES};
@@ -163,39 +163,59 @@ pub fn features(call: &OpCall, gpu: &Gpu, form: f64) -> Features {
     }
     push(log2(form / reference(call, gpu)));
     push(match &call.op {
-        Op::Spatial(o) => spatial::fullness(o) as f32,
+        Op::Spatial(o) => linear::fullness(o) as f32,
         _ => 0.0,
     });
     debug_assert!(at <= FEATURES);
     x
 }
 
-/// The call on whole tensors of one format, and the clocks of an SM for each element, where a kernel computes an offset or
-/// converts a format for every element.
-///
-/// From the kernels of 380 profiled iterations on an H200: broadcast along rows 0.78 to 0.82, mixed formats
-/// 0.93 to 1.2, different strides 0.93 to 1.25, concatenated heads 1.2 to 1.8.
-pub fn per_element(call: &OpCall) -> Option<(OpCall, f64)> {
-    let (op, clocks) = match &call.op {
-        Op::Elementwise(o) => {
-            let clocks = match o.kind {
-                ElementwiseKind::AddChannel => 0.8,
-                ElementwiseKind::AddMixed | ElementwiseKind::MulMixed => 1.05,
-                _ => 1.0,
-            };
-            (Op::Elementwise(Elementwise { kind: o.kind.plain()?, ..*o }), clocks)
-        }
+/// The call on whole tensors of one format, where the kernel of this one computes an offset or converts a format for every element.
+pub fn plain(call: &OpCall) -> Option<OpCall> {
+    let op = match &call.op {
+        Op::Elementwise(o) => Op::Elementwise(Elementwise { kind: o.kind.plain()?, ..*o }),
         Op::Movement(o) if o.kind == MovementKind::CatStrided => {
-            (Op::Movement(Movement { kind: MovementKind::Cat, ..*o }), 1.6)
+            Op::Movement(Movement { kind: MovementKind::Cat, ..*o })
+        }
+        Op::Rowwise(o) if o.kind == RowwiseKind::SumChannels => {
+            Op::Rowwise(Rowwise { kind: RowwiseKind::SumCols, ..*o })
         }
         _ => return None,
     };
-    Some((OpCall { op, ..call.clone() }, clocks))
+    Some(OpCall { op, ..call.clone() })
 }
 
-/// Elements that a call writes.
-pub fn written(call: &OpCall) -> f64 {
-    call.traffic().written.0 / call.dtype.size()
+/// Least seconds of such a call: clocks of an SM for each element.
+///
+/// From the kernels of 380 profiled iterations on an H200: broadcast along rows 0.78 to 0.82, mixed formats
+/// 0.93 to 1.2, different strides 0.93 to 1.25, concatenated heads 1.2 to 1.8, sums by channel 0.43 to 0.56, permuted copies
+/// at least 0.6 (0.68 in single calls). The shortest take 1.6 empty kernels.
+pub fn least(call: &OpCall, gpu: &Gpu) -> f64 {
+    const SHORTEST: f64 = 1.6;
+    let clocks = match &call.op {
+        Op::Elementwise(o) => match o.kind {
+            ElementwiseKind::AddChannel => 0.8,
+            ElementwiseKind::AddMixed | ElementwiseKind::MulMixed => 1.05,
+            ElementwiseKind::AddStrided | ElementwiseKind::MulStrided => 1.0,
+            _ => return 0.0,
+        },
+        Op::Movement(o) => match o.kind {
+            MovementKind::CatStrided => 1.6,
+            MovementKind::Permute | MovementKind::Transpose => 0.65,
+            _ => return 0.0,
+        },
+        Op::Rowwise(o) if o.kind == RowwiseKind::SumChannels => 0.48,
+        _ => return 0.0,
+    };
+    let issue = f64::from(gpu.sm_count) * gpu.boost_clock.0;
+    SHORTEST * gpu.kernel_floor.0 + clocks * elements(call) / issue
+}
+
+/// Elements that a call goes through.
+fn elements(call: &OpCall) -> f64 {
+    let t = call.traffic();
+    let sum = matches!(call.op, Op::Rowwise(_));
+    (if sum { t.read } else { t.written }).0 / call.dtype.size()
 }
 
 /// Kernels that one call launches, memsets included.
@@ -215,7 +235,11 @@ pub fn launches(call: &OpCall) -> f64 {
         },
         Op::Rowwise(o) => match (o.kind, backward) {
             (RowwiseKind::LayerNorm | RowwiseKind::RmsNorm, true) => 2.0,
-            (RowwiseKind::Sum | RowwiseKind::SumCols, _) if o.rows * o.cols > 1 << 20 => 2.0,
+            (RowwiseKind::Sum | RowwiseKind::SumCols | RowwiseKind::SumChannels, _)
+                if o.rows * o.cols > 1 << 20 =>
+            {
+                2.0
+            }
             _ => 1.0,
         },
         Op::CrossEntropy(_) => 2.0,

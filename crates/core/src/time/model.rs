@@ -1,6 +1,7 @@
 //! The time model: closed form by kernel class, times a learned and bounded correction, with its interval.
 
 mod form;
+mod stream_time;
 
 pub use form::KernelForm;
 
@@ -16,7 +17,7 @@ use crate::gpu::{Architecture, Gpu, Vendor};
 use crate::kernels::conv::{ConvFamily, Task, dtype_group};
 use crate::kernels::conv_features::{Candidates, candidates_of, finish, shape_features};
 use crate::kernels::tile::{Constants, Tiling};
-use crate::kernels::{Machine, attention, conv, gemm, rnn, spatial, stream};
+use crate::kernels::{Machine, attention, conv, gemm, linear, rnn, stream};
 use crate::ops::{Attention, Conv, Gemm, Op, OpCall, Pass, Rnn, SpatialKind};
 use crate::traffic::{self, Levels};
 use crate::units::{Bytes, Seconds};
@@ -49,8 +50,8 @@ pub struct TimeModel {
     streams: HashMap<String, [LogInterval; 2]>,
     /// Intervals of convolutions by family, grouped, sure.
     convolutions: Vec<LogInterval>,
-    /// Constants of norms and pooling by class.
-    spatial: Vec<Option<[f64; spatial::TERMS]>>,
+    /// Constants of linear forms by class.
+    linear: Vec<Option<[f64; linear::TERMS]>>,
     /// What one machine's measurements add, for its GPU.
     correction: Option<Box<Correction>>,
 }
@@ -99,10 +100,10 @@ impl TimeModel {
         let convolutions = (0..ConvFamily::ALL.len() * 4)
             .map(|i| fitted.interval(&conv::interval_class(i / 4, i & 2 != 0, i & 1 != 0), "conv"))
             .collect();
-        let spatial = (0..spatial::CLASSES)
-            .map(|class| fitted.form(&spatial::key(class)).and_then(|c| c.try_into().ok()))
+        let linear = (0..linear::CLASSES)
+            .map(|class| fitted.form(&linear::key(class)).and_then(|c| c.try_into().ok()))
             .collect();
-        Self { fitted, conv, choosers, streams, convolutions, spatial, correction: None }
+        Self { fitted, conv, choosers, streams, convolutions, linear, correction: None }
     }
 
     /// The same model with a personal correction; it holds for the GPU that it names.
@@ -310,10 +311,10 @@ impl TimeModel {
             Bound::Dram
         };
         // PyTorch on Hopper: cuDNN launches three kernels forward and four backward in 16 bit; the fp32
-        // kernels come alone.
+        // kernels come alone, but backward first multiplies and sums.
         let launches = match (call.dtype.is_half(), call.pass) {
-            (false, _) => 1.0,
-            (true, Pass::Fwd) => 3.0,
+            (false, Pass::Fwd) => 1.0,
+            (false, _) | (true, Pass::Fwd) => 3.0,
             (true, _) => 4.0,
         };
         Draft {
@@ -391,7 +392,11 @@ impl TimeModel {
                 // Weight gradients end in a reduction; fp32 kernels other than 1x1 often clear or prepare first.
                 let helpers = if call.pass == Pass::Wgrad { 1.0 } else { 0.0 }
                     + if call.dtype == Dtype::Fp32 && c.r * c.s > 1 { 0.7 } else { 0.1 };
-                (bound, f.launches + kernels + helpers)
+                // Gradients group by group clear their part first.
+                let groups = c.groups as f64;
+                let cleared =
+                    if groups > 1.0 && f.launches >= groups && call.pass != Pass::Fwd { groups } else { 0.0 };
+                (bound, f.launches + kernels + helpers + cleared)
             }
             _ => (Bound::Dram, 1.0),
         };
@@ -405,31 +410,7 @@ impl TimeModel {
         }
     }
 
-    /// Seconds that the correction of a memory-bound operator starts from.
-    fn stream_form(&self, call: &OpCall, gpu: &Gpu) -> f64 {
-        let own = match &call.op {
-            Op::Spatial(o) if o.kind == SpatialKind::AdaptiveAvgPool => {
-                Some(spatial::form(&spatial::ADAPTIVE, &spatial::terms(o, call, gpu)))
-            }
-            Op::Spatial(o) => self.spatial[spatial::class(o, call)]
-                .map(|c| spatial::form(&c, &spatial::terms(o, call, gpu)))
-                .filter(|t| *t > 0.0),
-            _ => None,
-        };
-        own.unwrap_or_else(|| stream::reference(call, gpu))
-    }
-
-    fn stream(&self, call: &OpCall, gpu: &Gpu) -> Draft {
-        if let Some((plain, clocks)) = stream::per_element(call) {
-            let plain = self.stream(&plain, gpu);
-            let issue = f64::from(gpu.sm_count) * gpu.boost_clock.0;
-            let bound = gpu.kernel_floor.0 + clocks * stream::written(call) / issue;
-            return if bound > plain.seconds() {
-                Draft { reference: bound, correction: 0.0, bound: Bound::Latency, ..plain }
-            } else {
-                plain
-            };
-        }
+    fn plain_stream(&self, call: &OpCall, gpu: &Gpu) -> Draft {
         let family = call.family();
         let reference = self.stream_form(call, gpu);
         let x = stream::features(call, gpu, reference);

@@ -95,9 +95,11 @@ pub(super) fn kernels(name: &str, in_place: bool, call: &Call<'_>) -> Option<Vec
         "select_backward" | "slice_backward" | "diagonal_backward" => {
             // Zeros with the piece copied in.
             let (grad, y) = (call.tensor(0)?, call.output(0)?);
+            let cols = grad.sizes.last().copied().unwrap_or(1).max(1);
+            let piece = Movement { kind: MovementKind::Permute, rows: grad.elements() / cols, cols };
             Some(vec![
                 elementwise(E::Fill, y.elements(), y.dtype),
-                elementwise(E::Copy, grad.elements(), grad.dtype),
+                OpCall::fwd(Op::Movement(piece), grad.dtype),
             ])
         }
         "roll" | "flip" | "repeat" | "constant_pad_nd" | "tril" | "triu" | "index_fill" => {

@@ -150,8 +150,8 @@ fn convolution_backward(call: &Call<'_>, context: &Context) -> Option<Vec<OpCall
     }
     if wanted.get(2).copied().unwrap_or(false) {
         let (rows, cols) = (grad.elements() / conv.co.max(1), conv.co);
-        let sum = Rowwise { kind: RowwiseKind::SumCols, rows, cols };
-        calls.push(OpCall::fwd(Op::Rowwise(sum), grad.dtype));
+        let kind = if conv.channels_last { RowwiseKind::SumCols } else { RowwiseKind::SumChannels };
+        calls.push(OpCall::fwd(Op::Rowwise(Rowwise { kind, rows, cols }), grad.dtype));
     }
     Some(calls)
 }

@@ -310,8 +310,20 @@ impl Lowering<'_> {
 
     /// Sum over the leading part of a matrix: `[rows, cols]` to `[cols]`.
     pub(super) fn sum_cols(&mut self, rows: u64, cols: u64, shape: Dims, dtype: Dtype) -> Value {
+        self.sum_as(RowwiseKind::SumCols, rows, cols, shape, dtype)
+    }
+
+    /// A sum of that kind over `rows` rows.
+    pub(super) fn sum_as(
+        &mut self,
+        kind: RowwiseKind,
+        rows: u64,
+        cols: u64,
+        shape: Dims,
+        dtype: Dtype,
+    ) -> Value {
         let out = self.alloc(shape, dtype);
-        self.emit(Op::Rowwise(Rowwise { kind: RowwiseKind::SumCols, rows, cols }), Pass::Fwd, dtype);
+        self.emit(Op::Rowwise(Rowwise { kind, rows, cols }), Pass::Fwd, dtype);
         out
     }
 }

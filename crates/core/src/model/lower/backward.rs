@@ -11,8 +11,8 @@ use super::memory::Class;
 use super::{Edge, Lowering, Value};
 use crate::dtype::Dtype;
 use crate::ops::{
-    Attention, Conv, CrossEntropy, ElementwiseKind as E, Embedding, Gemm, Layout, MovementKind, Op, Pairing,
-    Pass, Rnn, Rowwise, RowwiseKind, Spatial,
+    Attention, Conv, CrossEntropy, ElementwiseKind as E, Embedding, Gemm, Layout, Movement, MovementKind, Op,
+    Pairing, Pass, Rnn, Rowwise, RowwiseKind, Spatial,
 };
 
 /// What a recorded operator does in backward.
@@ -304,8 +304,11 @@ impl Lowering<'_> {
             }
             Backward::Slice => {
                 self.ops(1);
+                // Zeros, and the piece copied to its place among them.
                 let out = self.fill(metas[0].0, grad.dtype);
-                self.elementwise(E::Copy, grad.numel(), grad.dtype);
+                let cols = grad.shape.last().copied().unwrap_or(1).max(1);
+                let piece = Movement { kind: MovementKind::Permute, rows: grad.numel() / cols, cols };
+                self.emit(Op::Movement(piece), Pass::Fwd, grad.dtype);
                 vec![Some(out)]
             }
             Backward::Reorder => {

@@ -136,7 +136,8 @@ impl Lowering<'_> {
         if needed.len() > 2 {
             let cols = op.co;
             let rows = grad.numel() / cols.max(1);
-            out.push(Some(self.sum_cols(rows, cols, metas[2].0, grad.dtype)));
+            let kind = if op.channels_last { RowwiseKind::SumCols } else { RowwiseKind::SumChannels };
+            out.push(Some(self.sum_as(kind, rows, cols, metas[2].0, grad.dtype)));
         }
         out
     }

@@ -1,22 +1,24 @@
-//! Norms and pooling over feature maps: a closed form of what their kernels spend time on.
+//! Norms and pooling over feature maps, and sums down columns: a closed form of what their kernels spend time on.
 //!
 //! ```text
 //! t = sum of c_i * term_i,   c_i >= 0
 //! ```
 //!
 //! The terms are an empty kernel, the traffic at DRAM speed, the elements read, written and looked at per SM and clock, and
-//! the chain of a norm that gives each channel one block: its steps one after the other, in waves of channels, and
-//! at full occupancy. The constants (clocks per element or step) are fitted by class: operator, direction, number format, layout.
+//! chains: the steps of a norm that gives each channel one block, one after the other, in waves of channels, and
+//! at full occupancy; of a column sum the square root of the rows, since blocks share the rows and then add up
+//! what they found. The constants (clocks per element or step) are fitted by class: operator, direction, number format, layout.
 
 use crate::dtype::Dtype;
 use crate::gpu::Gpu;
-use crate::ops::{OpCall, Pass, Spatial, SpatialKind};
+use crate::ops::{Op, OpCall, Pass, Rowwise, RowwiseKind, Spatial, SpatialKind};
 
 /// Terms of the form.
 pub const TERMS: usize = 11;
 
 /// Classes of constants.
-pub const CLASSES: usize = KINDS.len() * 2 * FORMATS.len() * 2;
+pub const CLASSES: usize = MAPS + 2 * FORMATS.len();
+const MAPS: usize = KINDS.len() * 2 * FORMATS.len() * 2;
 
 const KINDS: [SpatialKind; 8] = [
     SpatialKind::BatchNorm,
@@ -37,26 +39,41 @@ pub const ADAPTIVE: [f64; TERMS] = [1.2, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0,
 /// Threads of a block that norms a channel.
 const BLOCK: u64 = 512;
 
-/// Number of the class of a call, below [`CLASSES`].
-pub fn class(op: &Spatial, call: &OpCall) -> usize {
-    let kind = KINDS.iter().position(|k| *k == op.kind).unwrap_or(0);
+/// Columns that a thread of an aligned column sum reads at once.
+const LANES: u64 = 8;
+
+/// Number of the class of a call, below [`CLASSES`]; none where the form does not apply.
+pub fn class(call: &OpCall) -> Option<usize> {
     let format = match call.dtype {
         Dtype::Bf16 => 1,
         d if d.is_half() => 2,
         _ => 0,
     };
-    let backward = usize::from(call.pass != Pass::Fwd);
-    ((kind * 2 + backward) * FORMATS.len() + format) * 2 + usize::from(op.channels_last)
+    match &call.op {
+        Op::Spatial(o) => {
+            let kind = KINDS.iter().position(|k| *k == o.kind)?;
+            let backward = usize::from(call.pass != Pass::Fwd);
+            Some(((kind * 2 + backward) * FORMATS.len() + format) * 2 + usize::from(o.channels_last))
+        }
+        Op::Rowwise(o) if o.kind == RowwiseKind::SumCols => {
+            Some(MAPS + 2 * format + usize::from(o.cols.is_multiple_of(LANES)))
+        }
+        _ => None,
+    }
 }
 
 /// The key of a class in files.
 pub fn key(class: usize) -> String {
+    if let Some(sum) = class.checked_sub(MAPS) {
+        let columns = if sum % 2 == 1 { "aligned" } else { "odd" };
+        return format!("linear/sum_cols/fwd/{}/{columns}", FORMATS[sum / 2 % FORMATS.len()]);
+    }
     let layout = if class % 2 == 1 { "nhwc" } else { "nchw" };
     let format = FORMATS[class / 2 % FORMATS.len()];
     let rest = class / 2 / FORMATS.len();
     let pass = if rest % 2 == 1 { "bwd" } else { "fwd" };
     let kind = KINDS.get(rest / 2).map_or("", |k| k.name());
-    format!("spatial/{kind}/{pass}/{format}/{layout}")
+    format!("linear/{kind}/{pass}/{format}/{layout}")
 }
 
 /// Steps of one block over one channel: its threads cover a map as far as it goes and then further images.
@@ -68,7 +85,35 @@ fn steps(op: &Spatial) -> (u64, u64) {
 }
 
 /// The terms in seconds.
-pub fn terms(op: &Spatial, call: &OpCall, gpu: &Gpu) -> [f64; TERMS] {
+pub fn terms(call: &OpCall, gpu: &Gpu) -> [f64; TERMS] {
+    match &call.op {
+        Op::Spatial(o) => map_terms(o, call, gpu),
+        Op::Rowwise(o) => sum_terms(o, call, gpu),
+        _ => [0.0; TERMS],
+    }
+}
+
+fn sum_terms(op: &Rowwise, call: &OpCall, gpu: &Gpu) -> [f64; TERMS] {
+    let sm = u64::from(gpu.sm_count).max(1);
+    let clock = gpu.boost_clock.0;
+    let (rows, n) = (op.rows as f64, op.rows as f64 * op.cols as f64);
+    let waves = |columns: u64| op.cols.div_ceil(columns * sm) as f64;
+    [
+        gpu.kernel_floor.0,
+        (call.traffic().total() / gpu.dram_sustained).0,
+        n / (sm as f64 * clock),
+        rows.sqrt() / clock,
+        rows.sqrt() * waves(128) / clock,
+        n.sqrt() / clock,
+        rows * waves(512) / clock,
+        op.cols as f64 / clock,
+        0.0,
+        0.0,
+        0.0,
+    ]
+}
+
+fn map_terms(op: &Spatial, call: &OpCall, gpu: &Gpu) -> [f64; TERMS] {
     let sm = u64::from(gpu.sm_count).max(1);
     let clock = gpu.boost_clock.0;
     let issue = sm as f64 * clock;
@@ -105,7 +150,6 @@ pub fn fullness(op: &Spatial) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Op;
 
     #[test]
     fn classes_have_keys_of_their_own() {
@@ -113,7 +157,11 @@ mod tests {
         assert_eq!(keys.len(), CLASSES);
         let op = Spatial::norm(SpatialKind::BatchNormNative, 32, 64, 7, 7, false);
         let call = OpCall::new(Op::Spatial(op), Pass::Bwd, Dtype::Bf16);
-        assert_eq!(key(class(&op, &call)), "spatial/batchnorm_native/bwd/bf16/nchw");
+        assert_eq!(class(&call).map(key).as_deref(), Some("linear/batchnorm_native/bwd/bf16/nchw"));
+        let sum = Rowwise { kind: RowwiseKind::SumCols, rows: 100, cols: 24 };
+        let call = OpCall::fwd(Op::Rowwise(sum), Dtype::Fp16);
+        assert_eq!(class(&call).map(key).as_deref(), Some("linear/sum_cols/fwd/fp16/aligned"));
+        assert_eq!(class(&OpCall::fwd(Op::Unmodelled { name: String::new(), bytes: 1 }, Dtype::Fp32)), None);
     }
 
     #[test]
