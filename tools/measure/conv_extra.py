@@ -1,26 +1,19 @@
 #!/usr/bin/env python3
-"""Times convolutions of the kinds that are hard to predict, and in a second run names the kernels they launch.
+"""Times convolutions of the kinds that are hard to predict.
 
-usage: conv_extra.py time TIMES.csv [--seconds S] [--seed TEXT] [--shapes FILE] [--selftest]
-       conv_extra.py names TIMES.csv OUT.csv [--seconds S]
+usage: conv_extra.py OUT.csv [--seconds S] [--seed TEXT] [--shapes FILE] [--selftest]
 
-`time` writes op, phase, dtype, shape (json), gpu_us, copies, kind. `names` reads that file and adds the columns
-kernels (full names cut at 400 characters, separated by a bar, without memsets and copies) and grids (grid and block of
-each kernel, as 1x2x3/128x1x1). The two are separate processes because a profiler adds about 2 us to every launch timed
-beside it. Kinds: about 40 % ordinary layers (std, pw, dil, rect, gan), the rest grouped (grp), depthwise (dw), large
-kernels at stride 1 (big) and stems.
+Rows: op, phase, dtype, shape (json), gpu_us, copies, kind; names.py tells the kernels that they launch. Kinds: about 40 %
+ordinary layers (std, pw, dil, rect, gan), the rest grouped (grp), depthwise (dw), large kernels at stride 1 (big) and
+stems.
 """
 import argparse
-import csv
-import json
-import os
 import sys
-import tempfile
 
 import torch
 import torch.nn.functional as F
 
-from common import DEV, DT, GPU, Clock, Draw, Table, allow_tf32, nbytes, rand, recover, time_calls
+from common import GPU, Clock, Draw, Table, allow_tf32, nbytes, rand, recover, time_calls
 
 RND = Draw("preflop-conv-0")
 COLUMNS = ["op", "phase", "dtype", "shape", "gpu_us", "copies", "kind"]
@@ -135,7 +128,7 @@ def listed(path):
 
 def times(a):
     RND.seed("preflop-conv-" + a.seed)
-    clock, out, bad, turn = Clock(a.seconds), Table(a.times, COLUMNS), 0, 0
+    clock, out, bad, turn = Clock(a.seconds), Table(a.out, COLUMNS), 0, 0
     shapes = listed(a.shapes) if a.shapes else iter(draw, 0)
     for drawn in shapes:
         if clock.over() or (a.selftest and turn >= 40):
@@ -157,85 +150,16 @@ def times(a):
     print("measured", out.rows, "skipped", bad, flush=True)
 
 
-def empty(*shape, dt):
-    return torch.empty(*shape, device=DEV, dtype=DT[dt])
-
-
-def kernels_of(rows):
-    """For each row the list of (name, grid/block), from one profiler session; a spin kernel marks each call's ends."""
-    from torch.profiler import ProfilerActivity, profile
-    with profile(activities=[ProfilerActivity.CUDA]) as prof:
-        for row in rows:
-            allow_tf32(row["dtype"] == "tf32")
-            call = None
-            try:
-                call, _ = maker(row["phase"], row["dtype"], json.loads(row["shape"]), empty)()
-            except Exception as e:
-                recover(e, "names", row["phase"], row["dtype"], row["shape"])
-            torch.cuda.synchronize()
-            torch.cuda._sleep(100)
-            if call is not None:
-                try:
-                    call()
-                except Exception as e:
-                    recover(e, "names", row["phase"], row["dtype"], row["shape"])
-            torch.cuda.synchronize()
-            torch.cuda._sleep(100)
-            torch.cuda.synchronize()
-    with tempfile.TemporaryDirectory() as d:
-        path = os.path.join(d, "trace.json")
-        prof.export_chrome_trace(path)
-        with open(path) as f:
-            events = [e for e in json.load(f)["traceEvents"] if e.get("cat") == "kernel"]
-    events.sort(key=lambda e: e["ts"])
-    found, inside, marks = [], False, 0
-    for e in events:
-        if "spin_kernel" in e["name"]:
-            marks += 1
-            inside = not inside
-            if inside:
-                found.append([])
-        elif inside:
-            args = e["args"]
-            found[-1].append((e["name"][:400].replace("|", "/"), "x".join(map(str, args["grid"])) + "/" + "x".join(map(str, args["block"]))))
-    if marks != 2 * len(rows):
-        raise RuntimeError(f"{marks} marks for {len(rows)} rows")
-    return found
-
-
-def names(a):
-    clock, out = Clock(a.seconds), Table(a.out, COLUMNS + ["kernels", "grids"])
-    with open(a.times, newline="") as f:
-        rows = list(csv.DictReader(f))
-    for i in range(0, len(rows), 60):
-        part = rows[i:i + 60]
-        found = [[] for _ in part]
-        if not clock.over():
-            try:
-                found = kernels_of(part)
-            except Exception as e:
-                recover(e, "names of rows from", i)
-            torch.cuda.empty_cache()
-        for row, kernels in zip(part, found):
-            out.row([row[c] for c in COLUMNS] + ["|".join(n for n, _ in kernels), "|".join(g for _, g in kernels)])
-        clock.progress(out.rows, "of", len(rows), "rows named")
-    print("rows", out.rows, flush=True)
-
-
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    sub = ap.add_subparsers(dest="what", required=True)
-    t, n = sub.add_parser("time"), sub.add_parser("names")
-    for p in (t, n):
-        p.add_argument("times")
-        p.add_argument("--seconds", type=float, default=60)
-    n.add_argument("out")
-    t.add_argument("--seed", default="0")
-    t.add_argument("--shapes", help="a file of conv_shapes.py instead of own draws")
-    t.add_argument("--selftest", action="store_true")
+    ap.add_argument("out")
+    ap.add_argument("--seconds", type=float, default=60)
+    ap.add_argument("--seed", default="0")
+    ap.add_argument("--shapes", help="a file of conv_shapes.py instead of own draws")
+    ap.add_argument("--selftest", action="store_true")
     a = ap.parse_args()
     torch.manual_seed(20261115)
-    times(a) if a.what == "time" else names(a)
+    times(a)
 
 
 if __name__ == "__main__":

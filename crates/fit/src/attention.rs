@@ -123,6 +123,7 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], forms: &Forms) -> Vec<Sample
                 x: attention::features(&r.op, r.pass, r.dtype, &t, gpu),
                 reference: t.time,
                 seconds: r.seconds,
+                forest: "",
                 class: class.to_string(),
                 gpu: r.gpu,
                 group: i,

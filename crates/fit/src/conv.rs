@@ -219,6 +219,7 @@ pub fn samples(
                 x: finish(&shapes[i], &candidates, &machine),
                 reference: candidates.reference,
                 seconds: r.seconds,
+                forest: "",
                 class: interval_class(family, r.task.grouped(), sure),
                 gpu: r.gpu,
                 group: i,

@@ -5,6 +5,7 @@ use preflop_core::gpu::{Gpu, catalog};
 use preflop_core::ops::{
     Attention, Conv, Elementwise, ElementwiseKind, Gemm, Op, OpCall, Rnn, RnnKind, Rowwise, RowwiseKind, row,
 };
+use preflop_core::time::trees::Features;
 use preflop_core::{Dtype, Pass};
 use std::fs::File;
 use std::io::Read;
@@ -64,6 +65,16 @@ pub fn operators(path: &Path, gpu: usize, source: &'static str) -> Result<Vec<Me
         }
     }
     Ok(out)
+}
+
+/// Files of one run in which the H200 was quicker than in all others: kernels bound by DRAM took as long, those bound
+/// by the SMs up to a tenth less (equal shapes compared).
+pub const QUICK: [&str; 2] = ["products", "rowwise"];
+
+/// Tells the trees which rows come from the quick run, in the place after the operator's own features. Predictions leave
+/// it at zero: they are for the GPU as all other runs found it.
+pub fn mark_quick(x: &mut Features, features: usize, source: &str) {
+    x[features] = f32::from(u8::from(QUICK.contains(&source)));
 }
 
 /// Reads a file of operators measured on the H200, or nothing if it is not there.

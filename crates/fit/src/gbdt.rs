@@ -139,7 +139,14 @@ pub fn bin(rows: &[Features], features: usize) -> Binned {
             // Quantiles of the rows, so that dense regions get more cuts.
             let mut all: Vec<f32> = rows.iter().map(|r| r[f]).collect();
             all.sort_by(f32::total_cmp);
-            let mut c: Vec<f32> = (1..BINS).map(|i| all[i * all.len() / BINS]).collect();
+            let mut c: Vec<f32> = (1..BINS)
+                .map(|i| {
+                    // Midway to the next value, so that rounding the cut moves no row across it.
+                    let at = all[i * all.len() / BINS];
+                    let next = values.partition_point(|v| *v <= at);
+                    values.get(next).map_or(at, |v| 0.5 * (at + v))
+                })
+                .collect();
             c.dedup();
             c
         };

@@ -1,6 +1,6 @@
 //! Fits matrix products: constants per kernel class, then the correction.
 
-use crate::data::Measured;
+use crate::data::{Measured, mark_quick};
 use crate::samples::Sample;
 use crate::simplex::minimise;
 use preflop_core::Dtype;
@@ -88,7 +88,13 @@ pub fn table(rows: &[Row], gpus: &[Gpu]) -> Table {
         .collect()
 }
 
-pub fn samples(rows: &[Row], gpus: &[Gpu], table: &Table) -> Vec<Sample> {
+/// The samples of a fit; `forest` names the one that learns a row of a format and class.
+pub fn samples(
+    rows: &[Row],
+    gpus: &[Gpu],
+    table: &Table,
+    forest: impl Fn(Dtype, u8) -> &'static str,
+) -> Vec<Sample> {
     let several = rows.iter().any(|r| r.gpu != rows[0].gpu);
     rows.iter()
         .enumerate()
@@ -96,10 +102,13 @@ pub fn samples(rows: &[Row], gpus: &[Gpu], table: &Table) -> Vec<Sample> {
             let machine = Machine::of(&gpus[r.gpu], r.dtype);
             let class = gemm::class(&r.gemm, r.dtype);
             let t = gemm::form(&r.gemm, r.dtype, &table[&key(r, gpus)], &machine);
+            let mut x = gemm::features(&r.gemm, r.dtype, &t, &machine, gpus[r.gpu].architecture);
+            mark_quick(&mut x, gemm::FEATURES, r.source);
             Sample {
-                x: gemm::features(&r.gemm, r.dtype, &t, &machine, gpus[r.gpu].architecture),
+                x,
                 reference: t.time,
                 seconds: r.seconds,
+                forest: forest(r.dtype, class),
                 class: gemm::interval_class(r.dtype, class).to_string(),
                 gpu: r.gpu,
                 // Rows of one (n, k) pair stay in one fold; on a single GPU every row is its own.

@@ -43,7 +43,7 @@ fn smooth(trees: usize, min_leaf: usize, feature_fraction: f32) -> Settings {
     Settings {
         trees,
         depth: 6,
-        rate: 0.12,
+        rate: 0.11,
         loss: Loss::Quantile(0.45),
         second: Loss::Squared,
         bags: 2,
@@ -93,6 +93,9 @@ fn main() -> Result<()> {
     }
     let mut measured = data::operators(&own.join("ops.csv.gz"), 0, "ops")?;
     measured.extend(data::optional(&own.join("ops_extra.csv.gz"), "ops_extra")?);
+    for name in data::QUICK {
+        measured.extend(data::optional(&own.join(format!("{name}.csv.gz")), name)?);
+    }
     let mut constants = ConstantsFile::default();
     let mut learners = Vec::new();
     let mut choosers = None;
@@ -131,8 +134,8 @@ fn main() -> Result<()> {
         constants.forms.extend(stream::shipped(&forms));
         for family in stream::FAMILIES {
             let samples = stream::samples(&measured, &gpus, family, &forms);
-            let name = stream_form::forest_name(family);
-            learners.push(Learner::new(name, samples, stream_form::FEATURES, smooth(130, 5, 0.6)));
+            let name = stream::name(family);
+            learners.push(Learner::new(name, samples, stream_form::FEATURES + 1, smooth(160, 5, 0.6)));
         }
     }
     if picks("conv") {
@@ -154,14 +157,14 @@ fn main() -> Result<()> {
             100.0 * family,
             100.0 * tile
         );
-        for group in ["half", "tf32", "fp32"] {
+        for (name, group) in [("conv/half", "half"), ("conv/tf32", "tf32"), ("conv/fp32", "fp32")] {
             let part: Vec<Sample> = samples
                 .iter()
                 .zip(&rows)
                 .filter(|(_, r)| dtype_group(r.task.dtype) == group)
                 .map(|(s, _)| s.clone())
                 .collect();
-            learners.push(Learner::new(&format!("conv/{group}"), part, conv_features::FEATURES, switching()));
+            learners.push(Learner::new(name, part, conv_features::FEATURES, switching()));
         }
         constants.forms.extend(table);
         choosers = Some(Choosers { passes, depthwise });
@@ -198,18 +201,20 @@ fn products(
     learners: &mut Vec<Learner>,
 ) -> Result<()> {
     let own = gemm::rows(measured);
-    let mut add = |name: &str, rows: Vec<gemm::Row>, settings: Settings| {
+    let mut add = |name: &'static str, rows: Vec<gemm::Row>, settings: Settings| {
         let mut table = gemm::table(&rows, gpus);
         table.extend(gemm::pooled(&rows, gpus));
-        let samples = gemm::samples(&rows, gpus, &table);
-        let variant = if name == "gemm/h200" { 0 } else { PUBLISHED };
+        let own = name == "gemm/h200";
+        let forest = |dtype, class| if own { gemm_form::own_forest(dtype, class) } else { name };
+        let samples = gemm::samples(&rows, gpus, &table, forest);
+        let variant = if own { 0 } else { PUBLISHED };
         for (key, c) in &table {
             let key = TileKey { class: key.class + variant, ..*key };
             constants.tiles.insert(key.text(), c.to_array());
         }
-        learners.push(Learner::new(name, samples, gemm_form::FEATURES, settings));
+        learners.push(Learner::new(name, samples, gemm_form::FEATURES + 1, settings));
     };
-    add("gemm/h200", own, smooth(160, 5, 0.5));
+    add("gemm/h200", own, smooth(200, 5, 0.5));
     let wide = Settings { min_leaf: 20, ..smooth(130, 20, 0.5) };
     add("gemm/bf16", gemm::thinned(gemm::rows(&data::bf16_products(shared)?), 20_000), wide);
     // On Hopper our own fp8 rows speak: the published ones hold the serving engine's quantisation too.

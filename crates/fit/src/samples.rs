@@ -14,6 +14,8 @@ pub struct Sample {
     pub reference: f64,
     /// Measured time in seconds.
     pub seconds: f64,
+    /// The forest that learns it; empty for the one that is named as the family.
+    pub forest: &'static str,
     /// Class of its interval.
     pub class: String,
     pub gpu: usize,
@@ -31,8 +33,32 @@ impl Sample {
     }
 }
 
-/// Trains on the samples that `keep` lets through.
+/// The forests of a family by name.
+#[derive(Debug, Default)]
+pub struct Forests(pub BTreeMap<&'static str, Forest>);
+
+impl Forests {
+    /// What the sample's forest says of it.
+    pub fn log(&self, s: &Sample) -> f64 {
+        self.0.get(s.forest).map_or(0.0, |f| f64::from(f.predict(&s.x)))
+    }
+}
+
+/// Trains every forest of the family on those of its samples that `keep` lets through.
 pub fn fit(
+    samples: &[Sample],
+    features: usize,
+    settings: &Settings,
+    keep: impl Fn(&Sample) -> bool + Sync,
+) -> Forests {
+    let mut names: Vec<&'static str> = samples.iter().map(|s| s.forest).collect();
+    names.sort_unstable();
+    names.dedup();
+    let one = |name| (name, fit_one(samples, features, settings, |s| s.forest == name && keep(s)));
+    Forests(names.into_par_iter().map(one).collect())
+}
+
+fn fit_one(
     samples: &[Sample],
     features: usize,
     settings: &Settings,
@@ -43,7 +69,7 @@ pub fn fit(
     let y: Vec<f32> = kept.iter().map(|s| s.target()).collect();
     let w: Vec<f32> = kept.iter().map(|s| s.weight).collect();
     if settings.bags <= 1 {
-        return gbdt::train(&x, &y, Some(&w), features, settings);
+        return gbdt::train(&x, &y, Some(&w), features, settings).rounded();
     }
     // Two losses make different errors, and their mean is better than either.
     let forests: Vec<Forest> = (0..settings.bags)
@@ -53,16 +79,16 @@ pub fn fit(
             gbdt::train(&x, &y, Some(&w), features, &own)
         })
         .collect();
-    Forest::mean(&forests)
+    Forest::mean(&forests).rounded()
 }
 
 /// Predicted seconds of every sample by a model that did not see its fold.
 pub fn cross_validate(samples: &[Sample], features: usize, settings: &Settings, folds: usize) -> Vec<f64> {
-    let forests: Vec<Forest> = (0..folds)
+    let forests: Vec<Forests> = (0..folds)
         .into_par_iter()
         .map(|fold| fit(samples, features, settings, |s| s.group % folds != fold))
         .collect();
-    samples.iter().map(|s| s.reference * f64::from(forests[s.group % folds].predict(&s.x)).exp()).collect()
+    samples.iter().map(|s| s.reference * forests[s.group % folds].log(s).exp()).collect()
 }
 
 /// 5 % and 95 % quantiles of log(measured/predicted) by class, for classes with at least `least` rows.

@@ -1,6 +1,6 @@
 //! Fits the operators that are bound by memory.
 
-use crate::data::{self, Measured};
+use crate::data::{self, Measured, mark_quick};
 use crate::e2e::Case;
 use crate::samples::Sample;
 use anyhow::Result;
@@ -12,6 +12,16 @@ use std::path::Path;
 
 /// The families fitted here.
 pub const FAMILIES: [Family; 4] = [Family::Rowwise, Family::Spatial, Family::Elementwise, Family::Movement];
+
+/// Its name in the report.
+pub fn name(family: Family) -> &'static str {
+    match family {
+        Family::Rowwise => "rowwise",
+        Family::Spatial => "spatial",
+        Family::Elementwise => "elementwise",
+        _ => "movement",
+    }
+}
 
 /// Fewest rows that get constants of their own.
 const LEAST: usize = 25;
@@ -132,10 +142,13 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], family: Family, constants: &
                 .map(|c| linear::form(c, &linear::terms(&m.call, gpu)))
                 .filter(|t| *t > 0.0);
             let reference = own.unwrap_or_else(|| stream::reference(&m.call, gpu));
+            let mut x = stream::features(&m.call, gpu, reference);
+            mark_quick(&mut x, stream::FEATURES, m.source);
             Sample {
-                x: stream::features(&m.call, gpu, reference),
+                x,
                 reference,
                 seconds: m.us * 1e-6,
+                forest: stream::forest_name(&m.call),
                 class: stream::interval_class(&m.call),
                 gpu: m.gpu,
                 group: i,

@@ -2,7 +2,7 @@
 
 use crate::data::GPUS;
 use crate::gbdt::Settings;
-use crate::samples::{Sample, cross_validate, fit, intervals};
+use crate::samples::{Forests, Sample, cross_validate, fit, intervals};
 use crate::score::score;
 use anyhow::Result;
 use preflop_core::time::choice::Choosers;
@@ -38,7 +38,7 @@ pub struct Learner {
 pub struct Learned {
     name: String,
     samples: Vec<Sample>,
-    forest: Forest,
+    forests: Forests,
     /// Seconds predicted by a model that did not see the row.
     predicted: Vec<f64>,
     /// The same with the row's whole GPU left out: no, half and full correction.
@@ -46,7 +46,10 @@ pub struct Learned {
 }
 
 impl Learner {
-    pub fn new(name: &str, samples: Vec<Sample>, features: usize, settings: Settings) -> Self {
+    pub fn new(name: &'static str, mut samples: Vec<Sample>, features: usize, settings: Settings) -> Self {
+        for s in samples.iter_mut().filter(|s| s.forest.is_empty()) {
+            s.forest = name;
+        }
         Self { name: name.to_string(), samples, features, settings }
     }
 
@@ -59,24 +62,24 @@ impl Learner {
         let left_out = if gpus.len() < 2 {
             Vec::new()
         } else {
-            let forests: BTreeMap<usize, Forest> = gpus
+            let forests: BTreeMap<usize, Forests> = gpus
                 .par_iter()
                 .map(|&g| (g, fit(&self.samples, self.features, &self.settings, |s| s.gpu != g)))
                 .collect();
             self.samples
                 .iter()
                 .map(|s| {
-                    let log = f64::from(forests[&s.gpu].predict(&s.x));
+                    let log = forests[&s.gpu].log(s);
                     [0.0, 0.5, 1.0].map(|k| s.reference * (k * log).exp())
                 })
                 .collect()
         };
-        let forest = if only_check {
-            Forest::new(1, 0.0, 0.0, 0.0)
+        let forests = if only_check {
+            Forests::default()
         } else {
             fit(&self.samples, self.features, &self.settings, |_| true)
         };
-        Learned { name: self.name, samples: self.samples, forest, predicted, left_out }
+        Learned { name: self.name, samples: self.samples, forests, predicted, left_out }
     }
 }
 
@@ -228,7 +231,7 @@ pub fn files(
     constants.intervals.extend(intervals(everyone, 20));
     constants.unseen = unseen(learned, &constants.intervals);
     let mut forests: BTreeMap<String, Forest> =
-        learned.iter().map(|l| (l.name.clone(), l.forest.clone())).collect();
+        learned.iter().flat_map(|l| &l.forests.0).map(|(name, f)| (name.to_string(), f.clone())).collect();
     let mut rows: Vec<ScoreRow> = learned.iter().flat_map(Learned::rows).collect();
     let mut choosers = choosers;
     if update {
@@ -241,7 +244,9 @@ pub fn files(
         fill(&mut constants.forms, old.forms.into_iter().filter(|(k, _)| !again(k)).collect());
         fill(&mut constants.intervals, old.intervals);
         fill(&mut constants.unseen, old.unseen);
-        for (name, forest) in before.forests() {
+        let replaced =
+            |name: &str| learned.iter().any(|l| name == l.name || name.starts_with(&format!("{}/", l.name)));
+        for (name, forest) in before.forests().filter(|(name, _)| !replaced(name)) {
             forests.entry(name.to_string()).or_insert_with(|| forest.clone());
         }
         choosers = choosers.or_else(|| before.choosers().cloned());

@@ -53,6 +53,18 @@ pub fn interval_class(dtype: Dtype, class: u8) -> &'static str {
     }
 }
 
+/// The forest that speaks for the measured GPU: kernels of one instruction set and alignment share one.
+pub fn own_forest(dtype: Dtype, class: u8) -> &'static str {
+    match (dtype, class) {
+        (Dtype::Fp32 | Dtype::Fp64, _) => "gemm/h200/fp32",
+        (Dtype::Tf32, 2) => "gemm/h200/tf32",
+        (Dtype::Tf32, _) => "gemm/h200/tf32/odd",
+        (Dtype::Bf16 | Dtype::Fp16, 0) => "gemm/h200/half/odd",
+        (Dtype::Bf16 | Dtype::Fp16, 1) => "gemm/h200/half/even",
+        _ => "gemm/h200/half",
+    }
+}
+
 /// The product as the tiler sees it.
 pub fn product(g: &Gemm, dtype: Dtype) -> Product {
     let t = g.traffic(dtype);

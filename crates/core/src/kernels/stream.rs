@@ -262,12 +262,27 @@ pub fn interval_class(call: &OpCall) -> String {
     format!("{}/{}", call.name(), call.pass.name())
 }
 
-/// The forest of an operator that is bound by memory.
-pub fn forest_name(family: Family) -> &'static str {
-    match family {
-        Family::Rowwise => "rowwise",
-        Family::Spatial => "spatial",
-        Family::Elementwise => "elementwise",
+/// The forest of an operator that is bound by memory: operators whose kernels are built alike share one.
+pub fn forest_name(call: &OpCall) -> &'static str {
+    let forward = call.pass == Pass::Fwd;
+    match (&call.op, call.family()) {
+        (Op::Rowwise(o), _) => match o.kind {
+            RowwiseKind::Softmax | RowwiseKind::LogSoftmax if forward => "rowwise/softmax",
+            RowwiseKind::Softmax | RowwiseKind::LogSoftmax => "rowwise/softmax/bwd",
+            RowwiseKind::LayerNorm | RowwiseKind::RmsNorm if forward => "rowwise/norm",
+            RowwiseKind::LayerNorm | RowwiseKind::RmsNorm => "rowwise/norm/bwd",
+            _ => "rowwise/sum",
+        },
+        (_, Family::Rowwise) => "rowwise/loss",
+        (Op::Spatial(o), _) => match o.kind {
+            SpatialKind::MaxPool | SpatialKind::AvgPool | SpatialKind::AdaptiveAvgPool => "spatial/pool",
+            SpatialKind::GlobalAvgPool => "spatial/other",
+            _ if forward => "spatial/norm",
+            _ => "spatial/norm/bwd",
+        },
+        (_, Family::Spatial) => "spatial/other",
+        (_, Family::Elementwise) => "elementwise",
+        (Op::Optimizer(_), _) => "movement/optimizer",
         _ => "movement",
     }
 }

@@ -190,7 +190,7 @@ impl Fitted {
 
 /// Packs forests by name and the choosers into one file.
 pub fn write_forests(forests: &BTreeMap<String, Forest>, choosers: &Choosers) -> Vec<u8> {
-    let mut out = b"PFTREES1".to_vec();
+    let mut out = b"PFTREES2".to_vec();
     out.extend((forests.len() as u32).to_le_bytes());
     for (name, forest) in forests {
         out.extend((name.len() as u32).to_le_bytes());
@@ -203,7 +203,7 @@ pub fn write_forests(forests: &BTreeMap<String, Forest>, choosers: &Choosers) ->
 
 /// Unpacks the forests that [`write_forests`] packed; the bytes that follow hold the choosers.
 fn read_forests(bytes: &[u8]) -> Option<(BTreeMap<String, Forest>, &[u8])> {
-    let mut rest = bytes.strip_prefix(b"PFTREES1")?;
+    let mut rest = bytes.strip_prefix(b"PFTREES2")?;
     let word =
         |b: &[u8]| -> Option<usize> { Some(u32::from_le_bytes(b.get(..4)?.try_into().ok()?) as usize) };
     let count = word(rest)?;

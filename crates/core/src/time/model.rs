@@ -417,7 +417,7 @@ impl TimeModel {
         // Adaptive pooling was not among the operators that the forest learned from.
         let learned = match &call.op {
             Op::Spatial(o) if o.kind == SpatialKind::AdaptiveAvgPool => 0.0,
-            _ => self.fitted.forest(stream::forest_name(family)).map_or(0.0, |f| f64::from(f.predict(&x))),
+            _ => self.fitted.forest(stream::forest_name(call)).map_or(0.0, |f| f64::from(f.predict(&x))),
         };
         let own = match self.streams.get(call.name()) {
             Some(both) => both[usize::from(call.pass != Pass::Fwd)],
@@ -480,7 +480,7 @@ struct GemmExpert {
 
 fn gemm_expert(dtype: Dtype, class: u8, gpu: &Gpu) -> GemmExpert {
     let hopper = gpu.architecture == Architecture::Hopper;
-    let own = GemmExpert { constants: dtype, forest: "gemm/h200", published: false };
+    let own = GemmExpert { constants: dtype, forest: gemm::own_forest(dtype, class), published: false };
     match dtype {
         Dtype::Fp8 | Dtype::Fp4 | Dtype::Int8 if hopper => GemmExpert { constants: Dtype::Fp8, ..own },
         Dtype::Fp8 | Dtype::Fp4 | Dtype::Int8 => {

@@ -163,22 +163,58 @@ impl Forest {
             .sum()
     }
 
-    /// Bytes for a file: header, nodes, leaves, all little-endian.
+    /// Bytes for a file, little-endian: header, range of every feature's thresholds, then tree by tree its nodes (feature
+    /// and threshold as a 65534th of the range), the unit of its leaves and the leaves as multiples of it. So the file
+    /// takes half of what the trees do, and [`Forest::rounded`] is what comes back.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(20 + self.nodes.len() * 6 + self.leaves.len() * 2);
+        let mut out = Vec::new();
         out.extend((self.depth as u32).to_le_bytes());
         out.extend((self.trees() as u32).to_le_bytes());
         for v in [self.base, self.low, self.high] {
             out.extend(v.to_le_bytes());
         }
-        for (feature, threshold) in &self.nodes {
-            out.extend(feature.to_le_bytes());
-            out.extend(threshold.to_le_bytes());
+        let ranges = self.ranges();
+        out.extend((ranges.len() as u32).to_le_bytes());
+        for r in &ranges {
+            out.extend(r.low.to_le_bytes());
+            out.extend(r.high.to_le_bytes());
         }
-        for leaf in &self.leaves {
-            out.extend(leaf.to_le_bytes());
+        let leaves = 1usize << self.depth;
+        for (nodes, leaves) in self.nodes.chunks_exact(leaves - 1).zip(self.leaves.chunks_exact(leaves)) {
+            for (feature, threshold) in nodes {
+                let range = ranges[usize::from(*feature)];
+                out.push(*feature as u8);
+                out.extend(range.place(*threshold).to_le_bytes());
+            }
+            let largest = leaves.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0);
+            let unit = f32::from(largest).max(1.0) / 127.0;
+            out.extend(unit.to_le_bytes());
+            out.extend(leaves.iter().map(|v| (f32::from(*v) / unit).round() as i8 as u8));
         }
         out
+    }
+
+    /// Least and largest threshold of every feature up to the last one used.
+    fn ranges(&self) -> Vec<Range> {
+        let mut out: Vec<Range> = Vec::new();
+        for (feature, threshold) in &self.nodes {
+            let at = usize::from(*feature);
+            if at >= out.len() {
+                out.resize(at + 1, Range { low: f32::INFINITY, high: f32::NEG_INFINITY });
+            }
+            // A threshold without end marks a node that sends all rows to one side.
+            if threshold.is_finite() {
+                out[at].low = out[at].low.min(*threshold);
+                out[at].high = out[at].high.max(*threshold);
+            }
+        }
+        out
+    }
+
+    /// The forest as a file keeps it.
+    #[must_use]
+    pub fn rounded(&self) -> Self {
+        Self::from_bytes(&self.to_bytes()).map_or_else(|| self.clone(), |(f, _)| f)
     }
 
     /// Reads a forest back; returns it with the bytes that follow, or nothing if the bytes are damaged.
@@ -186,22 +222,59 @@ impl Forest {
         let word = |at: usize| -> Option<[u8; 4]> { bytes.get(at..at + 4)?.try_into().ok() };
         let depth = u32::from_le_bytes(word(0)?) as usize;
         let trees = u32::from_le_bytes(word(4)?) as usize;
-        if depth > 12 || trees > 1 << 20 {
+        let features = u32::from_le_bytes(word(20)?) as usize;
+        if depth > 12 || trees > 1 << 20 || features > MAX_FEATURES {
             return None;
         }
         let [base, low, high] = [8, 12, 16].map(|at| word(at).map(f32::from_le_bytes));
-        let (inner, outer) = (trees * ((1 << depth) - 1), trees << depth);
-        let node_bytes = bytes.get(20..20 + inner * 6)?;
-        let leaf_bytes = bytes.get(20 + inner * 6..20 + inner * 6 + outer * 2)?;
-        let nodes = node_bytes
-            .chunks_exact(6)
-            .map(|b| (u16::from_le_bytes([b[0], b[1]]), f32::from_le_bytes([b[2], b[3], b[4], b[5]])))
-            .collect();
-        let leaves = leaf_bytes.chunks_exact(2).map(|b| i16::from_le_bytes([b[0], b[1]])).collect();
-        let packed = Vec::with_capacity(trees);
-        let mut forest = Self { depth, nodes, leaves, packed, base: base?, low: low?, high: high? };
+        let number = |b: &[u8]| Some(f32::from_le_bytes(b.get(..4)?.try_into().ok()?));
+        let (ranges, rest) = bytes.get(24..)?.split_at_checked(8 * features)?;
+        let ranges: Vec<Range> = ranges
+            .chunks_exact(8)
+            .map(|b| Some(Range { low: number(b)?, high: number(&b[4..])? }))
+            .collect::<Option<_>>()?;
+        let leaves = 1usize << depth;
+        let size = 3 * (leaves - 1) + 4 + leaves;
+        let (body, rest) = rest.split_at_checked(trees * size)?;
+        let mut forest = Self::new(depth, base?, low?, high?);
+        for tree in body.chunks_exact(size) {
+            let (nodes, tree) = tree.split_at_checked(3 * (leaves - 1))?;
+            for n in nodes.chunks_exact(3) {
+                let range = ranges.get(usize::from(n[0]))?;
+                forest.nodes.push((u16::from(n[0]), range.value(u16::from_le_bytes([n[1], n[2]]))));
+            }
+            let unit = number(tree)?;
+            forest.leaves.extend(tree[4..].iter().map(|v| (f32::from(*v as i8) * unit).round() as i16));
+        }
         forest.pack();
-        Some((forest, &bytes[20 + inner * 6 + outer * 2..]))
+        Some((forest, rest))
+    }
+}
+
+/// Where the thresholds of a feature lie.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Range {
+    low: f32,
+    high: f32,
+}
+
+/// The place of a threshold that no value exceeds.
+const ENDLESS: u16 = u16::MAX;
+
+impl Range {
+    fn step(self) -> f32 {
+        (self.high - self.low).max(0.0) / f32::from(ENDLESS - 1)
+    }
+
+    fn place(self, threshold: f32) -> u16 {
+        if !threshold.is_finite() {
+            return ENDLESS;
+        }
+        if self.step() > 0.0 { ((threshold - self.low) / self.step()).round() as u16 } else { 0 }
+    }
+
+    fn value(self, place: u16) -> f32 {
+        if place == ENDLESS { f32::INFINITY } else { self.low + f32::from(place) * self.step() }
     }
 }
 
@@ -225,8 +298,15 @@ mod tests {
         assert_eq!(at(2.0, 6.0), 1.0); // 0.25 + 2 clipped to 1
         let bytes = f.to_bytes();
         let (back, rest) = Forest::from_bytes(&bytes).unwrap();
-        assert_eq!((back, rest.len()), (f, 0));
-        assert!(Forest::from_bytes(&bytes[..bytes.len() - 1]).is_none());
+        assert_eq!(rest.len(), 0);
+        assert_eq!(back.nodes, f.nodes); // at most two thresholds a feature: the ends of its range
+        for (a, b) in back.leaves.iter().zip(&f.leaves) {
+            assert!((i32::from(*a) - i32::from(*b)).abs() <= 130, "{a} {b}"); // 2.0 in 127 steps
+        }
+        assert_eq!(back.rounded(), back);
+        for cut in [1, 5, 30, bytes.len() - 3] {
+            assert!(Forest::from_bytes(&bytes[..bytes.len() - cut]).is_none());
+        }
     }
 
     #[test]
