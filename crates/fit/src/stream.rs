@@ -36,23 +36,24 @@ pub struct Sums {
     pub seconds: f64,
 }
 
-/// Batch norms with stored statistics in bf16, of which few were measured one by one, from profiles of inference.
+/// Batch norms with stored statistics, of which few were measured one by one, from profiles of inference.
 pub fn stored_norms(cases: &[Case], kernels: &Path, gpu: &Gpu) -> Result<Vec<Sums>> {
-    // The norm itself, its deviations, and a copy of 1 us.
-    const PARTS: [&str; 2] = ["batch_norm_transform_input_kernel<c10::BFloat16", "batch_norm_calc_invstd"];
+    // By cuDNN in fp32; by PyTorch in bf16: the norm itself, its deviations, and a copy of 1 us.
+    const NORM: &str = "batch_norm_transform_input_kernel<c10::BFloat16";
+    const PARTS: [&str; 3] = ["bn_fw_inf", NORM, "batch_norm_calc_invstd"];
     const COPY: f64 = 1.04e-6;
     let mut times: BTreeMap<[String; 4], f64> = BTreeMap::new();
     let mut reader = csv::Reader::from_reader(data::open(kernels)?);
     for record in reader.records() {
         let r = record?;
-        let case = [0, 1, 3, 4].map(|i| r[i].to_string());
-        let copies = if r[5].contains(PARTS[0]) { COPY * r[6].parse::<f64>()? } else { 0.0 };
         if &r[4] == "infer" && PARTS.iter().any(|p| r[5].contains(p)) {
+            let copies = if r[5].contains(NORM) { COPY * r[6].parse::<f64>()? } else { 0.0 };
+            let case = [0, 1, 3, 4].map(|i| r[i].to_string());
             *times.entry(case).or_default() += r[7].parse::<f64>()? * 1e-6 + copies;
         }
     }
     let mut out = Vec::new();
-    for c in cases.iter().filter(|c| c.precision == "amp") {
+    for c in cases {
         let key = [c.model.clone(), c.batch.to_string(), c.precision.clone(), c.mode.clone()];
         let Some(&seconds) = times.get(&key) else { continue };
         let mut sums = Sums { class: 0, terms: [0.0; linear::TERMS], seconds };

@@ -173,6 +173,15 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Argument `i` as a number.
+    pub fn number(&self, i: usize) -> Option<f64> {
+        match self.op.inputs.get(i)? {
+            Argument::Real(x) => Some(*x),
+            Argument::Whole(n) => Some(*n as f64),
+            _ => None,
+        }
+    }
+
     /// Argument `i` as a flag.
     pub fn flag(&self, i: usize) -> bool {
         matches!(self.op.inputs.get(i), Some(Argument::Flag(true)))

@@ -311,15 +311,17 @@ impl TimeModel {
             Bound::Dram
         };
         // PyTorch on Hopper: cuDNN launches three kernels forward and four backward in 16 bit; the fp32
-        // kernels come alone, but backward first multiplies and sums.
+        // kernels come alone.
         let launches = match (call.dtype.is_half(), call.pass) {
-            (false, Pass::Fwd) => 1.0,
-            (false, _) | (true, Pass::Fwd) => 3.0,
+            (false, _) => 1.0,
+            (true, Pass::Fwd) => 3.0,
             (true, _) => 4.0,
         };
+        let correction = learned * Self::trust(gpu, seen);
+        let dropping = attention::dropout_time(a, call.pass, call.dtype, gpu);
         Draft {
-            reference: t.time,
-            correction: learned * Self::trust(gpu, seen),
+            reference: t.time + dropping * (-correction).exp(),
+            correction,
             interval: self.interval(class, "attention", gpu, seen),
             bound,
             levels: traffic::streaming(call.traffic(), gpu),

@@ -158,6 +158,7 @@ fn convolution_backward(call: &Call<'_>, context: &Context) -> Option<Vec<OpCall
 
 fn attention(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
     let backward = name.ends_with("_backward");
+    // The share of dropped weights stands before the flag, but for one.
     let causal_at = match name {
         "_scaled_dot_product_flash_attention" => 4,
         "_scaled_dot_product_efficient_attention" | "_scaled_dot_product_cudnn_attention" => 6,
@@ -170,7 +171,9 @@ fn attention(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCal
     let (q, k) = (call.tensor(first)?, call.tensor(first + 1)?);
     let ([batch, heads, q_len, head_dim], [_, kv_heads, kv_len, _]) = (sizes(Some(q))?, sizes(Some(k))?);
     let causal = call.flag(causal_at);
-    let op = Attention { batch, heads, kv_heads, q_len, kv_len, head_dim, causal };
+    let dropout_at = if name.ends_with("efficient_attention_backward") { 9 } else { causal_at - 1 };
+    let dropout = call.number(dropout_at).is_some_and(|p| p > 0.0);
+    let op = Attention { batch, heads, kv_heads, q_len, kv_len, head_dim, causal, dropout };
     let mut calls = Vec::new();
     if backward && name.contains("efficient") {
         // The gradient seen as [b, s, h, d], copied if it does not lie so; then delta = rowsum(grad * out), transposed.
