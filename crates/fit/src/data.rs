@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result};
 use preflop_core::gpu::{Gpu, catalog};
+use preflop_core::kernels::stream::launches;
 use preflop_core::ops::{
     Attention, Conv, Elementwise, ElementwiseKind, Gemm, Op, OpCall, Rnn, RnnKind, Rowwise, RowwiseKind, row,
 };
-use preflop_core::time::trees::Features;
 use preflop_core::{Dtype, Pass};
 use std::fs::File;
 use std::io::Read;
@@ -67,14 +67,21 @@ pub fn operators(path: &Path, gpu: usize, source: &'static str) -> Result<Vec<Me
     Ok(out)
 }
 
-/// Files of one run in which the H200 was quicker than in all others: kernels bound by DRAM took as long, those bound
-/// by the SMs up to a tenth less (equal shapes compared).
-pub const QUICK: [&str; 2] = ["products", "rowwise"];
+/// Files whose rows were timed in processes that had not used cuDNN.
+pub const WITHOUT_CUDNN: [&str; 2] = ["products", "rowwise"];
 
-/// Tells the trees which rows come from the quick run, in the place after the operator's own features. Predictions leave
-/// it at zero: they are for the GPU as all other runs found it.
-pub fn mark_quick(x: &mut Features, features: usize, source: &str) {
-    x[features] = f32::from(u8::from(QUICK.contains(&source)));
+/// What every kernel takes longer once cuDNN has been used in its process, in us (`tools/measure/launch_gap.py`).
+const CUDNN_GAP_US: f64 = 0.2;
+
+/// Reads a file of [`WITHOUT_CUDNN`] as if its process had used cuDNN, as nearly every job does.
+pub fn without_cudnn(path: &Path, source: &'static str) -> Result<Vec<Measured>> {
+    let mut rows = optional(path, source)?;
+    for r in &mut rows {
+        let kernels =
+            if r.kernels.is_empty() { launches(&r.call) } else { r.kernels.split('|').count() as f64 };
+        r.us += CUDNN_GAP_US * kernels;
+    }
+    Ok(rows)
 }
 
 /// Reads a file of operators measured on the H200, or nothing if it is not there.

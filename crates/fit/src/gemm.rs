@@ -1,6 +1,6 @@
 //! Fits matrix products: constants per kernel class, then the correction.
 
-use crate::data::{Measured, mark_quick};
+use crate::data::Measured;
 use crate::samples::Sample;
 use crate::simplex::minimise;
 use preflop_core::Dtype;
@@ -102,10 +102,8 @@ pub fn samples(
             let machine = Machine::of(&gpus[r.gpu], r.dtype);
             let class = gemm::class(&r.gemm, r.dtype);
             let t = gemm::form(&r.gemm, r.dtype, &table[&key(r, gpus)], &machine);
-            let mut x = gemm::features(&r.gemm, r.dtype, &t, &machine, gpus[r.gpu].architecture);
-            mark_quick(&mut x, gemm::FEATURES, r.source);
             Sample {
-                x,
+                x: gemm::features(&r.gemm, r.dtype, &t, &machine, gpus[r.gpu].architecture),
                 reference: t.time,
                 seconds: r.seconds,
                 forest: forest(r.dtype, class),

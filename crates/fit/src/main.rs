@@ -93,8 +93,9 @@ fn main() -> Result<()> {
     }
     let mut measured = data::operators(&own.join("ops.csv.gz"), 0, "ops")?;
     measured.extend(data::optional(&own.join("ops_extra.csv.gz"), "ops_extra")?);
-    for name in data::QUICK {
-        measured.extend(data::optional(&own.join(format!("{name}.csv.gz")), name)?);
+    measured.extend(data::optional(&own.join("forward.csv.gz"), "forward")?);
+    for name in data::WITHOUT_CUDNN {
+        measured.extend(data::without_cudnn(&own.join(format!("{name}.csv.gz")), name)?);
     }
     let mut constants = ConstantsFile::default();
     let mut learners = Vec::new();
@@ -135,7 +136,7 @@ fn main() -> Result<()> {
         for family in stream::FAMILIES {
             let samples = stream::samples(&measured, &gpus, family, &forms);
             let name = stream::name(family);
-            learners.push(Learner::new(name, samples, stream_form::FEATURES + 1, smooth(160, 5, 0.6)));
+            learners.push(Learner::new(name, samples, stream_form::FEATURES, smooth(160, 5, 0.6)));
         }
     }
     if picks("conv") {
@@ -212,7 +213,7 @@ fn products(
             let key = TileKey { class: key.class + variant, ..*key };
             constants.tiles.insert(key.text(), c.to_array());
         }
-        learners.push(Learner::new(name, samples, gemm_form::FEATURES + 1, settings));
+        learners.push(Learner::new(name, samples, gemm_form::FEATURES, settings));
     };
     add("gemm/h200", own, smooth(200, 5, 0.5));
     let wide = Settings { min_leaf: 20, ..smooth(130, 20, 0.5) };

@@ -113,7 +113,7 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], products: &gemm::Table, form
                 x: rnn::features(&r.op, r.pass, r.dtype, &t, gpu),
                 reference: t.time,
                 seconds: r.seconds,
-                forest: "",
+                forest: rnn::forest_name(r.pass),
                 class: r.class,
                 gpu: r.gpu,
                 group: i,

@@ -1,6 +1,6 @@
 //! Fits the operators that are bound by memory.
 
-use crate::data::{self, Measured, mark_quick};
+use crate::data::{self, Measured};
 use crate::e2e::Case;
 use crate::samples::Sample;
 use anyhow::Result;
@@ -143,10 +143,8 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], family: Family, constants: &
                 .map(|c| linear::form(c, &linear::terms(&m.call, gpu)))
                 .filter(|t| *t > 0.0);
             let reference = own.unwrap_or_else(|| stream::reference(&m.call, gpu));
-            let mut x = stream::features(&m.call, gpu, reference);
-            mark_quick(&mut x, stream::FEATURES, m.source);
             Sample {
-                x,
+                x: stream::features(&m.call, gpu, reference),
                 reference,
                 seconds: m.us * 1e-6,
                 forest: stream::forest_name(&m.call),

@@ -204,6 +204,11 @@ pub fn chain(op: &Rnn, constants: &[f64; CONSTANTS], input: f64, step_product: f
     Terms { time: t0 + load + input + chain, input, chain, load, launch: t0, step_product }
 }
 
+/// The forest of a pass.
+pub fn forest_name(pass: Pass) -> &'static str {
+    if pass == Pass::Fwd { "rnn/fwd" } else { "rnn/bwd" }
+}
+
 /// Places of the feature vector that are filled.
 pub const FEATURES: usize = 40;
 

@@ -277,11 +277,15 @@ pub fn forest_name(call: &OpCall) -> &'static str {
         (Op::Spatial(o), _) => match o.kind {
             SpatialKind::MaxPool | SpatialKind::AvgPool | SpatialKind::AdaptiveAvgPool => "spatial/pool",
             SpatialKind::GlobalAvgPool => "spatial/other",
-            _ if forward => "spatial/norm",
+            SpatialKind::BatchNormEval => "spatial/eval",
+            SpatialKind::BatchNorm if forward => "spatial/norm",
+            SpatialKind::BatchNormNative if forward => "spatial/native",
+            SpatialKind::GroupNorm => "spatial/group",
             _ => "spatial/norm/bwd",
         },
         (_, Family::Spatial) => "spatial/other",
         (_, Family::Elementwise) => "elementwise",
+        (Op::Embedding(_), _) if !forward => "movement/scatter",
         (Op::Optimizer(_), _) => "movement/optimizer",
         _ => "movement",
     }

@@ -339,7 +339,8 @@ impl TimeModel {
         let constants = self.fitted.form(&class).unwrap_or_default();
         let t = rnn::form(r, call.pass, call.dtype, constants, &product, gpu);
         let x = rnn::features(r, call.pass, call.dtype, &t, gpu);
-        let learned = self.fitted.forest("rnn").map_or(0.0, |f| f64::from(f.predict(&x)));
+        let learned =
+            self.fitted.forest(rnn::forest_name(call.pass)).map_or(0.0, |f| f64::from(f.predict(&x)));
         let seen = gpu.architecture == Architecture::Hopper;
         // Counted in 26 runs of nine layer-directions of 50 steps: 2.1 to 3.2 kernels a step forward, 3.4 backward.
         let steps = (r.seq * r.layers * r.directions()) as f64;
