@@ -53,25 +53,28 @@ pub fn cases(path: &Path, model: &TimeModel, gpu: &Gpu) -> Result<Vec<Case>> {
 }
 
 /// Fits the host's constants on iterations, with the GPU time as measured where it is not more than the
-/// iteration, so that errors of the operator model stay out.
-pub fn host(cases: &[Case]) -> HostModel {
-    let start: Vec<f64> = [7.8e-6, 5.8e-6, 6.6e-6, 12.1e-6, 54e-6, 0.095e-3].map(f64::ln).to_vec();
+/// iteration, so that errors of the operator model stay out. Hosts differ from session to session, so each session
+/// (file) counts as much as any other, however many rows it has.
+pub fn host(sessions: &[&[Case]]) -> HostModel {
+    let start: Vec<f64> = HostModel::START.to_array().map(f64::ln).to_vec();
     let loss = |p: &[f64]| {
         let c: Vec<f64> = p.iter().map(|x| x.exp()).collect();
         let h = HostModel::from_slice(&c).unwrap_or(HostModel::START);
-        let error: f64 = cases
-            .iter()
-            .map(|c| {
-                let wall = preflop_core::units::Seconds(c.busy_ms.min(c.iter_ms) * 1e-3);
+        let session = |cases: &[Case]| {
+            let errors = cases.iter().map(|c| {
+                // Kernel sums above the iteration say that kernels ran side by side.
+                let in_line = if c.busy_ms > c.iter_ms { 0.0 } else { c.kernels };
+                let wall = preflop_core::units::Seconds(c.busy_ms.min(c.iter_ms) * 1e-3) + h.pauses(in_line);
                 let host = h.time(&c.iteration.host, c.kernels);
                 (h.join(wall, host).ms() / c.iter_ms).ln().abs()
-            })
-            .sum::<f64>()
-            / cases.len() as f64;
-        let stray: f64 = p.iter().zip(&start).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / 6.0;
+            });
+            errors.sum::<f64>() / cases.len().max(1) as f64
+        };
+        let error = sessions.iter().map(|cases| session(cases)).sum::<f64>() / sessions.len() as f64;
+        let stray: f64 = p.iter().zip(&start).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / p.len() as f64;
         error + 0.01 * stray
     };
-    let (best, _) = minimise(&loss, &start, 0.3, 2000);
+    let (best, _) = minimise(&loss, &start, 0.3, 4000);
     let c: Vec<f64> = best.iter().map(|x| x.exp()).collect();
     HostModel::from_slice(&c).unwrap_or(HostModel::START)
 }

@@ -90,7 +90,7 @@ fn main() -> Result<()> {
             println!("{file}");
             let cases = e2e::cases(&own.join(file), &model, &gpus[0])?;
             e2e::report(&cases, wanted.len() > 1);
-            println!("  host {:?}", e2e::host(&cases));
+            println!("  host {:?}", e2e::host(&[&cases]));
         }
         return Ok(());
     }
@@ -135,8 +135,13 @@ fn main() -> Result<()> {
     }
     if picks("stream") {
         let vectors = unseen::elsewhere(&published::long(data::fp32_vectors(&shared)?))?;
+        let model = preflop_core::time::TimeModel::embedded();
+        let profiled = e2e::cases(&own.join("e2e_extra.csv"), &model, &gpus[0])?;
+        let norms = stream::stored_norms(&profiled, &own.join("e2e_kernels.csv.gz"), &gpus[0])?;
+        let forms = stream::constants(&measured, &gpus, &norms);
+        constants.forms.extend(stream::shipped(&forms));
         for family in stream::FAMILIES {
-            let samples = stream::samples(&measured, &gpus, family);
+            let samples = stream::samples(&measured, &gpus, family, &forms);
             let name = stream::name(family);
             let there = vectors.iter().filter(|v| v.class == family.name()).cloned().collect();
             learners.push(
@@ -190,11 +195,10 @@ fn main() -> Result<()> {
         constants.forms.extend(published::factors(&shared, &gpus)?);
     }
     if picks("host") {
-        let mut cases = Vec::new();
-        for file in ["e2e.csv", "e2e_extra.csv"] {
-            cases.extend(e2e::cases(&own.join(file), &preflop_core::time::TimeModel::embedded(), &gpus[0])?);
-        }
-        constants.forms.insert("host".into(), e2e::host(&cases).to_array().to_vec());
+        let model = preflop_core::time::TimeModel::embedded();
+        let read = |file: &str| e2e::cases(&own.join(file), &model, &gpus[0]);
+        let fit = e2e::host(&[&read("e2e.csv")?, &read("e2e_extra.csv")?]);
+        constants.forms.insert("host".into(), fit.to_array().to_vec());
     }
     let learned: Vec<Learned> = learners.into_iter().map(|l| l.train(!keep)).collect();
     for l in &learned {

@@ -47,6 +47,14 @@ impl Tensor<'_> {
         follows(order.into_iter().map(|i| (&self.sizes[i], &self.strides[i])))
     }
 
+    /// Do the elements of both lie in the same order, without gaps?
+    pub fn lies_like(&self, other: &Self) -> bool {
+        let places = self.sizes.iter().zip(self.strides).zip(other.strides);
+        self.sizes == other.sizes
+            && self.is_dense()
+            && places.into_iter().all(|((n, a), b)| *n == 1 || a == b)
+    }
+
     /// Is a matrix stored column by column?
     pub fn is_transposed(&self) -> bool {
         let n = self.strides.len();
@@ -162,6 +170,15 @@ impl<'a> Call<'a> {
             [] => [default; 2],
             [one] => [one; 2],
             [.., h, w] => [h, w],
+        }
+    }
+
+    /// Argument `i` as a number.
+    pub fn number(&self, i: usize) -> Option<f64> {
+        match self.op.inputs.get(i)? {
+            Argument::Real(x) => Some(*x),
+            Argument::Whole(n) => Some(*n as f64),
+            _ => None,
         }
     }
 

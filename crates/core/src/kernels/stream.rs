@@ -6,12 +6,15 @@
 //!
 //! Where `floor` is the GPU's empty kernel, `bytes` the compulsory traffic and `DRAM` the sustained
 //! bandwidth. What a kernel loses against it (few rows, odd widths, several passes, data that stays in the
-//! L2) is learned from dimensionless features.
+//! L2) is learned from dimensionless features. Norms and pooling over feature maps and sums down columns have a form of their own (`linear`).
 
 use crate::dtype::Dtype;
 use crate::gpu::Gpu;
-use crate::kernels::alignment;
-use crate::ops::{Family, Op, OpCall, OptimizerKind, Pass, RowwiseKind, SpatialKind};
+use crate::kernels::{alignment, linear};
+use crate::ops::{
+    Elementwise, ElementwiseKind, Family, Movement, MovementKind, Op, OpCall, OptimizerKind, Pass, Rowwise,
+    RowwiseKind, SpatialKind,
+};
 use crate::time::trees::{Features, MAX_FEATURES};
 
 /// Reference time in seconds.
@@ -109,8 +112,8 @@ fn log2(x: f64) -> f32 {
     x.max(1e-30).log2() as f32
 }
 
-/// Features of the correction.
-pub fn features(call: &OpCall, gpu: &Gpu) -> Features {
+/// Features of the correction; `form` is the time in seconds that the correction starts from.
+pub fn features(call: &OpCall, gpu: &Gpu, form: f64) -> Features {
     let mut x = [0.0f32; MAX_FEATURES];
     let mut at = 0;
     let mut push = |v: f32| {
@@ -158,13 +161,66 @@ pub fn features(call: &OpCall, gpu: &Gpu) -> Features {
     for c in 0..12 {
         push(if operator as i32 == c { 1.0 } else { 0.0 });
     }
+    push(log2(form / reference(call, gpu)));
+    push(match &call.op {
+        Op::Spatial(o) => linear::fullness(o) as f32,
+        _ => 0.0,
+    });
     debug_assert!(at <= FEATURES);
     x
 }
 
+/// The call on whole tensors of one format, where the kernel of this one computes an offset or converts a format for every element.
+pub fn plain(call: &OpCall) -> Option<OpCall> {
+    let op = match &call.op {
+        Op::Elementwise(o) => Op::Elementwise(Elementwise { kind: o.kind.plain()?, ..*o }),
+        Op::Movement(o) if o.kind == MovementKind::CatStrided => {
+            Op::Movement(Movement { kind: MovementKind::Cat, ..*o })
+        }
+        Op::Rowwise(o) if o.kind == RowwiseKind::SumChannels => {
+            Op::Rowwise(Rowwise { kind: RowwiseKind::SumCols, ..*o })
+        }
+        _ => return None,
+    };
+    Some(OpCall { op, ..call.clone() })
+}
+
+/// Least seconds of such a call: clocks of an SM for each element.
+///
+/// From the kernels of 380 profiled iterations on an H200: broadcast along rows 0.78 to 0.82, mixed formats
+/// 0.93 to 1.2, different strides 0.93 to 1.25, concatenated heads 1.2 to 1.8, sums by channel 0.43 to 0.56, permuted copies
+/// at least 0.6 (0.68 in single calls). The shortest take 1.6 empty kernels.
+pub fn least(call: &OpCall, gpu: &Gpu) -> f64 {
+    const SHORTEST: f64 = 1.6;
+    let clocks = match &call.op {
+        Op::Elementwise(o) => match o.kind {
+            ElementwiseKind::AddChannel => 0.8,
+            ElementwiseKind::AddMixed | ElementwiseKind::MulMixed => 1.05,
+            ElementwiseKind::AddStrided | ElementwiseKind::MulStrided => 1.0,
+            _ => return 0.0,
+        },
+        Op::Movement(o) => match o.kind {
+            MovementKind::CatStrided => 1.6,
+            MovementKind::Permute | MovementKind::Transpose => 0.65,
+            _ => return 0.0,
+        },
+        Op::Rowwise(o) if o.kind == RowwiseKind::SumChannels => 0.48,
+        _ => return 0.0,
+    };
+    let issue = f64::from(gpu.sm_count) * gpu.boost_clock.0;
+    SHORTEST * gpu.kernel_floor.0 + clocks * elements(call) / issue
+}
+
+/// Elements that a call goes through.
+fn elements(call: &OpCall) -> f64 {
+    let t = call.traffic();
+    let sum = matches!(call.op, Op::Rowwise(_));
+    (if sum { t.read } else { t.written }).0 / call.dtype.size()
+}
+
 /// Kernels that one call launches, memsets included.
 ///
-/// Counted in profiles of whole iterations: PyTorch's batch norm three and one, layer norm backward two,
+/// Counted in profiles of whole iterations: PyTorch's batch norm three (also with stored statistics in bf16) and one, layer norm backward two,
 /// reductions with a memset, the two halves of a loss, seven kernels of single-tensor Adam, foreach steps in
 /// chunks of about 55 tensors, a sort and its passes in the backward of an embedding.
 pub fn launches(call: &OpCall) -> f64 {
@@ -172,12 +228,18 @@ pub fn launches(call: &OpCall) -> f64 {
     match &call.op {
         Op::Spatial(o) => match (o.kind, backward) {
             (SpatialKind::BatchNormNative, false) => 3.0,
-            (SpatialKind::GroupNorm, _) | (SpatialKind::MaxPool, true) => 2.0,
+            (SpatialKind::BatchNormEval, false) if call.dtype == Dtype::Bf16 => 3.0,
+            (SpatialKind::GroupNorm, _)
+            | (SpatialKind::MaxPool | SpatialKind::AvgPool | SpatialKind::AdaptiveAvgPool, true) => 2.0,
             _ => 1.0,
         },
         Op::Rowwise(o) => match (o.kind, backward) {
             (RowwiseKind::LayerNorm | RowwiseKind::RmsNorm, true) => 2.0,
-            (RowwiseKind::Sum | RowwiseKind::SumCols, _) if o.rows * o.cols > 1 << 20 => 2.0,
+            (RowwiseKind::Sum | RowwiseKind::SumCols | RowwiseKind::SumChannels, _)
+                if o.rows * o.cols > 1 << 20 =>
+            {
+                2.0
+            }
             _ => 1.0,
         },
         Op::CrossEntropy(_) => 2.0,
@@ -213,7 +275,7 @@ pub fn forest_name(call: &OpCall) -> &'static str {
         },
         (_, Family::Rowwise) => "rowwise/loss",
         (Op::Spatial(o), _) => match o.kind {
-            SpatialKind::MaxPool | SpatialKind::AvgPool => "spatial/pool",
+            SpatialKind::MaxPool | SpatialKind::AvgPool | SpatialKind::AdaptiveAvgPool => "spatial/pool",
             SpatialKind::GlobalAvgPool => "spatial/other",
             SpatialKind::BatchNormEval => "spatial/eval",
             SpatialKind::BatchNorm if forward => "spatial/norm",

@@ -21,6 +21,9 @@ pub struct Attention {
     pub head_dim: u64,
     /// Does a query see only earlier keys?
     pub causal: bool,
+    /// Are some of the weights dropped?
+    #[serde(default)]
+    pub dropout: bool,
 }
 
 impl Attention {
@@ -32,6 +35,12 @@ impl Attention {
         // Aligned at the top left, as PyTorch masks: query i sees keys 0..=i.
         let (q, kv) = (self.q_len as f64, self.kv_len as f64);
         if q <= kv { (q + 1.0) / (2.0 * kv) } else { (kv * (kv + 1.0) / 2.0 + (q - kv) * kv) / (q * kv) }
+    }
+
+    /// Scores that the mask leaves, in tiles of 64 by 64 as kernels compute them.
+    pub fn scores(&self) -> f64 {
+        let tiles = |n: u64| n.div_ceil(64) as f64 * 64.0;
+        self.batch as f64 * self.heads as f64 * tiles(self.q_len) * tiles(self.kv_len) * self.live_share()
     }
 
     /// Two products of q_len x kv_len x head_dim per head; backward has five.
@@ -65,8 +74,16 @@ mod tests {
 
     #[test]
     fn hand_computed() {
-        let a =
-            Attention { batch: 2, heads: 4, kv_heads: 4, q_len: 8, kv_len: 8, head_dim: 16, causal: false };
+        let a = Attention {
+            batch: 2,
+            heads: 4,
+            kv_heads: 4,
+            q_len: 8,
+            kv_len: 8,
+            head_dim: 16,
+            causal: false,
+            dropout: false,
+        };
         // 4 * 2*4*8*8*16 = 32,768
         assert_eq!(a.flops(Pass::Fwd).0, 32_768.0);
         // causal: 36 of 64 scores

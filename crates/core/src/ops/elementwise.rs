@@ -94,9 +94,60 @@ kinds! {
     SiluBwd "silu_bwd" reads 2.0 writes 1.0 flops 10.0 mask 0.0;
     /// Backward of dropout.
     DropoutBwd "dropout_bwd" reads 1.0 writes 1.0 flops 1.0 mask 1.0;
+    /// `a + b` of fp32 and a 16-bit format.
+    AddMixed "add_mixed" reads 1.5 writes 1.0 flops 1.0 mask 0.0;
+    /// `a * b` of fp32 and a 16-bit format.
+    MulMixed "mul_mixed" reads 1.5 writes 1.0 flops 1.0 mask 0.0;
+    /// `a + b` of tensors that lie differently in memory.
+    AddStrided "add_strided" reads 2.0 writes 1.0 flops 1.0 mask 0.0;
+    /// `a * b` of tensors that lie differently in memory.
+    MulStrided "mul_strided" reads 2.0 writes 1.0 flops 1.0 mask 0.0;
+    /// A number per channel added to NCHW maps, or any other broadcast than that of a row vector of the same format.
+    AddChannel "add_channel" reads 1.0 writes 1.0 flops 1.0 mask 0.0;
+}
+
+/// How the two operands of an elementwise function go together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pairing {
+    /// Same format, same places in memory.
+    Alike,
+    /// One is a row vector, or a single number.
+    Row,
+    /// One is broadcast in another way, or in another format.
+    Channel,
+    /// fp32 and a 16-bit format.
+    Mixed,
+    /// They lie differently in memory.
+    Strided,
 }
 
 impl ElementwiseKind {
+    /// The kernel of a sum, or of a product, of two tensors.
+    pub fn of_pair(product: bool, pairing: Pairing) -> Self {
+        match (pairing, product) {
+            // A broadcast operand costs no traffic to speak of.
+            (Pairing::Row, _) => Self::AddBias,
+            (Pairing::Channel, _) => Self::AddChannel,
+            (Pairing::Alike, false) => Self::Add,
+            (Pairing::Alike, true) => Self::Mul,
+            (Pairing::Mixed, false) => Self::AddMixed,
+            (Pairing::Mixed, true) => Self::MulMixed,
+            (Pairing::Strided, false) => Self::AddStrided,
+            (Pairing::Strided, true) => Self::MulStrided,
+        }
+    }
+
+    /// The same arithmetic on whole tensors of one format, where this kind computes an offset or converts a format for
+    /// every element.
+    pub fn plain(self) -> Option<Self> {
+        Some(match self {
+            Self::AddMixed | Self::AddStrided => Self::Add,
+            Self::MulMixed | Self::MulStrided => Self::Mul,
+            Self::AddChannel => Self::AddBias,
+            _ => return None,
+        })
+    }
+
     /// The kind of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = match name {

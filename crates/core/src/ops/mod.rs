@@ -20,7 +20,7 @@ mod vision;
 
 pub use attention::Attention;
 pub use conv::Conv;
-pub use elementwise::{Elementwise, ElementwiseKind};
+pub use elementwise::{Elementwise, ElementwiseKind, Pairing};
 pub use gemm::{Gemm, GemmKind, Layout};
 pub use indexing::{CrossEntropy, Embedding};
 pub use movement::{Movement, MovementKind};

@@ -17,6 +17,8 @@ pub enum MovementKind {
     Gather,
     /// NCHW to NHWC or back, as cuDNN does around its kernels: rows = channels, cols = pixels, per image.
     LayoutConversion,
+    /// Concatenation of tensors that do not lie row by row: keys and values with their heads inside.
+    CatStrided,
 }
 
 impl MovementKind {
@@ -25,6 +27,7 @@ impl MovementKind {
         match self {
             Self::Transpose => "transpose",
             Self::Cat => "cat",
+            Self::CatStrided => "cat_strided",
             Self::Permute => "permute_copy",
             Self::Gather => "gather",
             Self::LayoutConversion => "layout_conversion",
@@ -46,7 +49,8 @@ pub struct Movement {
 impl Movement {
     /// Everything read once and written once.
     pub fn traffic(&self, e: f64) -> Traffic {
-        let copies = if self.kind == MovementKind::Cat { 2.0 } else { 1.0 };
+        let copies =
+            if matches!(self.kind, MovementKind::Cat | MovementKind::CatStrided) { 2.0 } else { 1.0 };
         let n = copies * self.rows as f64 * self.cols as f64;
         Traffic::elements(n, n, e)
     }

@@ -22,6 +22,8 @@ pub enum RowwiseKind {
     SumCols,
     /// Running sum along the row.
     CumSum,
+    /// Sum by channel of NCHW maps: bias gradients of convolutions. Rows are pixels of all images, columns channels.
+    SumChannels,
 }
 
 impl RowwiseKind {
@@ -35,6 +37,7 @@ impl RowwiseKind {
             Self::Sum => "sum",
             Self::SumCols => "sum_cols",
             Self::CumSum => "cumsum",
+            Self::SumChannels => "sum_channels",
         }
     }
 }
@@ -57,7 +60,7 @@ impl Rowwise {
         let per = match self.kind {
             RowwiseKind::Softmax | RowwiseKind::LogSoftmax | RowwiseKind::RmsNorm => 5.0,
             RowwiseKind::LayerNorm => 7.0,
-            RowwiseKind::Sum | RowwiseKind::SumCols | RowwiseKind::CumSum => 1.0,
+            RowwiseKind::Sum | RowwiseKind::SumCols | RowwiseKind::CumSum | RowwiseKind::SumChannels => 1.0,
         };
         let factor = if pass == Pass::Fwd { 1.0 } else { 1.5 };
         Flops(per * factor * self.rows as f64 * self.cols as f64)
@@ -69,7 +72,7 @@ impl Rowwise {
         let n = rows * cols;
         let (read, written) = match (self.kind, pass) {
             (RowwiseKind::Sum, _) => (n, rows),
-            (RowwiseKind::SumCols, _) => (n, cols),
+            (RowwiseKind::SumCols | RowwiseKind::SumChannels, _) => (n, cols),
             (RowwiseKind::LayerNorm | RowwiseKind::RmsNorm, Pass::Fwd) => (n + 2.0 * cols, n),
             (_, Pass::Fwd) => (n, n),
             (_, _) => (2.0 * n, n),

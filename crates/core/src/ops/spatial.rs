@@ -22,6 +22,8 @@ pub enum SpatialKind {
     AvgPool,
     /// Average over the whole map.
     GlobalAvgPool,
+    /// Average pooling to a given size of more than one place.
+    AdaptiveAvgPool,
 }
 
 impl SpatialKind {
@@ -35,6 +37,7 @@ impl SpatialKind {
             Self::MaxPool => "maxpool",
             Self::AvgPool => "avgpool",
             Self::GlobalAvgPool => "gap",
+            Self::AdaptiveAvgPool => "adaptive_avgpool",
         }
     }
 }
@@ -86,7 +89,7 @@ impl Spatial {
     fn out(&self, size: u64) -> u64 {
         match self.kind {
             SpatialKind::GlobalAvgPool => 1,
-            SpatialKind::MaxPool | SpatialKind::AvgPool => {
+            SpatialKind::MaxPool | SpatialKind::AvgPool | SpatialKind::AdaptiveAvgPool => {
                 (size + 2 * self.pad).saturating_sub(self.window) / self.stride.max(1) + 1
             }
             _ => size,
@@ -106,7 +109,9 @@ impl Spatial {
                 7.0 * self.input()
             }
             SpatialKind::BatchNormEval => 2.0 * self.input(),
-            SpatialKind::MaxPool | SpatialKind::AvgPool => self.output() * (self.window * self.window) as f64,
+            SpatialKind::MaxPool | SpatialKind::AvgPool | SpatialKind::AdaptiveAvgPool => {
+                self.output() * (self.window * self.window) as f64
+            }
             SpatialKind::GlobalAvgPool => self.input(),
         };
         Flops(work * factor)

@@ -3,6 +3,7 @@
 mod expert;
 mod form;
 mod plain;
+mod stream_time;
 
 pub use expert::{Library, kernels_of};
 pub use form::KernelForm;
@@ -20,8 +21,8 @@ use crate::kernels::conv::{ConvFamily, Task, dtype_group};
 use crate::kernels::conv_features::{Candidates, candidates_of, finish, shape_features};
 use crate::kernels::plain_conv::Figures;
 use crate::kernels::tile::{Constants, Tiling};
-use crate::kernels::{Machine, attention, conv, gemm, rnn, stream};
-use crate::ops::{Attention, Conv, Gemm, Op, OpCall, Pass, Rnn};
+use crate::kernels::{Machine, attention, conv, gemm, linear, rnn, stream};
+use crate::ops::{Attention, Conv, Gemm, Op, OpCall, Pass, Rnn, SpatialKind};
 use crate::traffic::{self, Levels};
 use crate::units::{Bytes, Seconds};
 use expert::Judged;
@@ -52,6 +53,8 @@ pub struct TimeModel {
     convolutions: Vec<LogInterval>,
     /// Constants of fp32 convolutions outside Hopper, by algorithm.
     plain: [Figures; 3],
+    /// Constants of linear forms by class.
+    linear: Vec<Option<[f64; linear::TERMS]>>,
     /// What one machine's measurements add, for its GPU.
     correction: Option<Box<Correction>>,
 }
@@ -101,7 +104,10 @@ impl TimeModel {
             .map(|i| fitted.interval(&conv::interval_class(i / 4, i & 2 != 0, i & 1 != 0), "conv"))
             .collect();
         let plain = plain::figures(&fitted);
-        Self { fitted, conv, choosers, streams, convolutions, plain, correction: None }
+        let linear = (0..linear::CLASSES)
+            .map(|class| fitted.form(&linear::key(class)).and_then(|c| c.try_into().ok()))
+            .collect();
+        Self { fitted, conv, choosers, streams, convolutions, plain, linear, correction: None }
     }
 
     /// The same model with a personal correction; it holds for the GPU that it names.
@@ -299,9 +305,11 @@ impl TimeModel {
             (true, Pass::Fwd) => 3.0,
             (true, _) => 4.0,
         };
+        let correction = learned * Self::trust(gpu, seen);
+        let dropping = attention::dropout_time(a, call.pass, call.dtype, gpu);
         Draft {
-            reference: t.time,
-            correction: learned * Self::trust(gpu, seen),
+            reference: t.time + dropping * (-correction).exp(),
+            correction,
             interval: self.interval(class, "attention", gpu, seen),
             bound,
             levels: traffic::streaming(call.traffic(), gpu),
@@ -378,7 +386,11 @@ impl TimeModel {
                 // Weight gradients end in a reduction; fp32 kernels other than 1x1 often clear or prepare first.
                 let helpers = if call.pass == Pass::Wgrad { 1.0 } else { 0.0 }
                     + if call.dtype == Dtype::Fp32 && c.r * c.s > 1 { 0.7 } else { 0.1 };
-                (bound, f.launches + kernels + helpers)
+                // Gradients group by group clear their part first.
+                let groups = c.groups as f64;
+                let cleared =
+                    if groups > 1.0 && f.launches >= groups && call.pass != Pass::Fwd { groups } else { 0.0 };
+                (bound, f.launches + kernels + helpers + cleared)
             }
             _ => (Bound::Dram, 1.0),
         };
@@ -392,11 +404,15 @@ impl TimeModel {
         }
     }
 
-    fn stream(&self, call: &OpCall, gpu: &Gpu) -> Draft {
+    fn plain_stream(&self, call: &OpCall, gpu: &Gpu) -> Draft {
         let family = call.family();
-        let reference = stream::reference(call, gpu);
-        let x = stream::features(call, gpu);
-        let learned = self.fitted.forest(stream::forest_name(call)).map_or(0.0, |f| f64::from(f.predict(&x)));
+        let reference = self.stream_form(call, gpu);
+        let x = stream::features(call, gpu, reference);
+        // Adaptive pooling was not among the operators that the forest learned from.
+        let learned = match &call.op {
+            Op::Spatial(o) if o.kind == SpatialKind::AdaptiveAvgPool => 0.0,
+            _ => self.fitted.forest(stream::forest_name(call)).map_or(0.0, |f| f64::from(f.predict(&x))),
+        };
         let own = match self.streams.get(call.name()) {
             Some(both) => both[usize::from(call.pass != Pass::Fwd)],
             None => self.fitted.interval("", family.name()),

@@ -82,7 +82,7 @@ fn valid_parts() -> impl Strategy<Value = (&'static str, &'static str, Value)> {
     let one = || Just("fwd");
     let rowwise = any_of(&["softmax", "log_softmax", "layernorm", "rmsnorm", "sum", "sum_cols", "cumsum"]);
     let spatial = any_of(&["batchnorm", "batchnorm_eval", "groupnorm", "maxpool", "avgpool", "gap"]);
-    let moves = any_of(&["transpose", "cat", "permute_copy", "gather", "layout_conversion"]);
+    let moves = any_of(&["transpose", "cat", "cat_strided", "permute_copy", "gather", "layout_conversion"]);
     let steps = any_of(&["adam", "adam_single", "adam_foreach", "sgd_foreach", "sgd_plain"]);
     prop_oneof![
         (gemm(), one()).prop_map(|((op, shape), phase)| (op, phase, shape)),

@@ -3,7 +3,7 @@
 use super::super::view::{Call, Tensor};
 use super::elementwise;
 use crate::dtype::Dtype;
-use crate::ops::{ElementwiseKind as E, Movement, MovementKind, Op, OpCall};
+use crate::ops::{ElementwiseKind as E, Movement, MovementKind, Op, OpCall, Pairing};
 
 /// Functions of one tensor and their gradients, by the kernel that reads and writes as much.
 const FUNCTIONS: &[(&str, E)] = &[
@@ -95,9 +95,11 @@ pub(super) fn kernels(name: &str, in_place: bool, call: &Call<'_>) -> Option<Vec
         "select_backward" | "slice_backward" | "diagonal_backward" => {
             // Zeros with the piece copied in.
             let (grad, y) = (call.tensor(0)?, call.output(0)?);
+            let cols = grad.sizes.last().copied().unwrap_or(1).max(1);
+            let piece = Movement { kind: MovementKind::Permute, rows: grad.elements() / cols, cols };
             Some(vec![
                 elementwise(E::Fill, y.elements(), y.dtype),
-                elementwise(E::Copy, grad.elements(), grad.dtype),
+                OpCall::fwd(Op::Movement(piece), grad.dtype),
             ])
         }
         "roll" | "flip" | "repeat" | "constant_pad_nd" | "tril" | "triu" | "index_fill" => {
@@ -112,26 +114,37 @@ pub(super) fn kernels(name: &str, in_place: bool, call: &Call<'_>) -> Option<Vec
     }
 }
 
-/// A scalar or broadcast operand costs no traffic to speak of.
+/// A sum or product of two tensors, or of one and a number.
 fn binary(name: &str, in_place: bool, call: &Call<'_>) -> Option<Vec<OpCall>> {
     let y = call.output(0).filter(Tensor::on_gpu)?;
-    let operands: Vec<u64> =
-        [call.tensor(0), call.tensor(1)].iter().flatten().map(Tensor::elements).collect();
     let n = y.elements();
     let dtype = if in_place { call.tensor(0)?.dtype } else { y.dtype };
-    let kind = match operands[..] {
-        [a, b] if a > 1 && b > 1 || n == 1 && a.min(b) == 1 => {
-            if a.min(b).saturating_mul(4) <= n {
-                E::AddBias
-            } else if matches!(name, "mul" | "div") {
-                E::Mul
-            } else {
-                E::Add
-            }
+    let kind = match (call.tensor(0), call.tensor(1)) {
+        (Some(a), Some(b))
+            if a.elements().min(b.elements()) > 1 || n == 1 && a.elements().min(b.elements()) == 1 =>
+        {
+            E::of_pair(matches!(name, "mul" | "div"), pairing(&a, &b, &y))
         }
         _ => E::AddScalar,
     };
     Some(vec![elementwise(kind, n, dtype)])
+}
+
+fn pairing(a: &Tensor<'_>, b: &Tensor<'_>, y: &Tensor<'_>) -> Pairing {
+    let small = if a.elements() < b.elements() { a } else { b };
+    let mixed = a.dtype != b.dtype && a.dtype != Dtype::Int64 && b.dtype != Dtype::Int64;
+    if small.elements().saturating_mul(4) <= y.elements() {
+        let last = y.sizes.last().copied().unwrap_or(1);
+        let row = small.elements() == last && small.sizes.last() == Some(&last) && !mixed;
+        return if row { Pairing::Row } else { Pairing::Channel };
+    }
+    if mixed {
+        Pairing::Mixed
+    } else if a.sizes == b.sizes && !a.lies_like(b) {
+        Pairing::Strided
+    } else {
+        Pairing::Alike
+    }
 }
 
 /// By the number of tensors read.
@@ -207,5 +220,7 @@ fn cat(call: &Call<'_>) -> Option<Vec<OpCall>> {
     let dim = call.dimension(1, y.sizes.len(), 0);
     let rows: u64 = y.sizes.get(..dim)?.iter().product();
     let cols = (y.sizes.get(dim..)?.iter().product::<u64>() / 2).max(1);
-    Some(vec![OpCall::fwd(Op::Movement(Movement { kind: MovementKind::Cat, rows, cols }), y.dtype)])
+    let whole = call.list(0).iter().all(Tensor::is_contiguous);
+    let kind = if whole { MovementKind::Cat } else { MovementKind::CatStrided };
+    Some(vec![OpCall::fwd(Op::Movement(Movement { kind, rows, cols }), y.dtype)])
 }

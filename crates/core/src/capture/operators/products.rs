@@ -128,7 +128,8 @@ fn convolution(call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
     }
     calls.push(OpCall::fwd(Op::Conv(conv), context.convolution(x.dtype)));
     if call.tensor(2).is_some() {
-        calls.push(elementwise(E::AddBias, y.elements(), y.dtype));
+        let kind = if conv.channels_last { E::AddBias } else { E::AddChannel };
+        calls.push(elementwise(kind, y.elements(), y.dtype));
     }
     Some(calls)
 }
@@ -149,14 +150,15 @@ fn convolution_backward(call: &Call<'_>, context: &Context) -> Option<Vec<OpCall
     }
     if wanted.get(2).copied().unwrap_or(false) {
         let (rows, cols) = (grad.elements() / conv.co.max(1), conv.co);
-        let sum = Rowwise { kind: RowwiseKind::SumCols, rows, cols };
-        calls.push(OpCall::fwd(Op::Rowwise(sum), grad.dtype));
+        let kind = if conv.channels_last { RowwiseKind::SumCols } else { RowwiseKind::SumChannels };
+        calls.push(OpCall::fwd(Op::Rowwise(Rowwise { kind, rows, cols }), grad.dtype));
     }
     Some(calls)
 }
 
 fn attention(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
     let backward = name.ends_with("_backward");
+    // The share of dropped weights stands before the flag, but for one.
     let causal_at = match name {
         "_scaled_dot_product_flash_attention" => 4,
         "_scaled_dot_product_efficient_attention" | "_scaled_dot_product_cudnn_attention" => 6,
@@ -169,7 +171,9 @@ fn attention(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCal
     let (q, k) = (call.tensor(first)?, call.tensor(first + 1)?);
     let ([batch, heads, q_len, head_dim], [_, kv_heads, kv_len, _]) = (sizes(Some(q))?, sizes(Some(k))?);
     let causal = call.flag(causal_at);
-    let op = Attention { batch, heads, kv_heads, q_len, kv_len, head_dim, causal };
+    let dropout_at = if name.ends_with("efficient_attention_backward") { 9 } else { causal_at - 1 };
+    let dropout = call.number(dropout_at).is_some_and(|p| p > 0.0);
+    let op = Attention { batch, heads, kv_heads, q_len, kv_len, head_dim, causal, dropout };
     let mut calls = Vec::new();
     if backward && name.contains("efficient") {
         // The gradient seen as [b, s, h, d], copied if it does not lie so; then delta = rowsum(grad * out), transposed.

@@ -51,12 +51,12 @@ impl Builder {
 
     /// Causal attention of q, k and v `[b, h, s, d]` with keys and values kept, back in `shape` `[b, s, width]`. The cache starts
     /// empty and is concatenated to: a copy each.
-    pub fn cached_attention(&mut self, [q, k, v]: [Tensor; 3], shape: &[u64]) -> Built {
+    pub fn cached_attention(&mut self, [q, k, v]: [Tensor; 3], shape: &[u64], dropout: bool) -> Built {
         let k = self.cat(&[k], 2)?;
         let v = self.cat(&[v], 2)?;
         self.keep(k);
         self.keep(v);
-        let a = self.sdpa(q, k, v, true)?;
+        let a = self.attention(&[q, k, v], true, dropout)?;
         let a = self.transpose(a, 1, 2)?;
         self.view(a, shape)
     }
@@ -64,6 +64,11 @@ impl Builder {
     /// `F.scaled_dot_product_attention` of q `[b, h, s, d]` with k and v `[b, kv heads, s', d]`.
     pub fn sdpa(&mut self, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Built {
         self.attention(&[q, k, v], causal, false)
+    }
+
+    /// As [`Builder::sdpa`] without a mask, with dropout of the weights in training.
+    pub fn sdpa_dropout(&mut self, q: Tensor, k: Tensor, v: Tensor) -> Built {
+        self.attention(&[q, k, v], false, true)
     }
 
     /// Attention with an additive mask or bias as fourth tensor.

@@ -6,7 +6,7 @@ use super::backward::Backward;
 use super::{Lowering, Value};
 use crate::dtype::Dtype;
 use crate::ops::{
-    ElementwiseKind as E, Gemm, Layout, Movement, MovementKind, Op, Pass, Rowwise, RowwiseKind,
+    ElementwiseKind as E, Gemm, Layout, Movement, MovementKind, Op, Pairing, Pass, Rowwise, RowwiseKind,
 };
 
 /// The format two operands promote to.
@@ -121,13 +121,21 @@ impl Lowering<'_> {
         self.ops(1);
         let n = shape.numel();
         let dtype = if inplace { a.dtype } else { promote(a.dtype, b.dtype) };
-        let small = a.numel().min(b.numel());
-        // A broadcast operand costs no traffic to speak of.
-        let kernel = match kind {
-            _ if small.saturating_mul(4) <= n => E::AddBias,
-            Binary::Add | Binary::Sub => E::Add,
-            Binary::Mul => E::Mul,
+        let small = if a.numel() < b.numel() { a } else { b };
+        let mixed = a.dtype != b.dtype && a.dtype != Dtype::Int64 && b.dtype != Dtype::Int64;
+        let pairing = if small.numel().saturating_mul(4) <= n {
+            let last = shape.last().copied().unwrap_or(1);
+            let row =
+                small.numel() <= 1 || small.numel() == last && small.shape.last() == Some(&last) && !mixed;
+            if row { Pairing::Row } else { Pairing::Channel }
+        } else if mixed {
+            Pairing::Mixed
+        } else if a.shape == b.shape && !a.lies_like(&b) {
+            Pairing::Strided
+        } else {
+            Pairing::Alike
         };
+        let kernel = E::of_pair(kind == Binary::Mul, pairing);
         self.elementwise(kernel, n, dtype);
         let out = if inplace {
             a
@@ -246,16 +254,18 @@ impl Lowering<'_> {
         let xs: Vec<Value> = xs.iter().map(|&x| self.cast(x, dtype)).collect();
         self.ops(1);
         let out = self.alloc(shape, dtype);
-        self.cat_kernel(shape, dim, dtype);
+        let kind =
+            if xs.iter().all(Value::is_contiguous) { MovementKind::Cat } else { MovementKind::CatStrided };
+        self.cat_kernel(shape, dim, dtype, kind);
         let sizes = xs.iter().map(|x| x.shape[dim]).collect();
         self.record1(Backward::Cat { dim, sizes }, &xs, &[], out)
     }
 
     /// One kernel that writes `shape`; the operator counts two halves.
-    pub(super) fn cat_kernel(&mut self, shape: Dims, dim: usize, dtype: Dtype) {
+    pub(super) fn cat_kernel(&mut self, shape: Dims, dim: usize, dtype: Dtype, kind: MovementKind) {
         let rows: u64 = shape[..dim].iter().product();
         let cols = (shape[dim..].iter().product::<u64>() / 2).max(1);
-        self.emit(Op::Movement(Movement { kind: MovementKind::Cat, rows, cols }), Pass::Fwd, dtype);
+        self.emit(Op::Movement(Movement { kind, rows, cols }), Pass::Fwd, dtype);
     }
 
     /// `native_dropout`: output and a byte mask.
@@ -300,8 +310,20 @@ impl Lowering<'_> {
 
     /// Sum over the leading part of a matrix: `[rows, cols]` to `[cols]`.
     pub(super) fn sum_cols(&mut self, rows: u64, cols: u64, shape: Dims, dtype: Dtype) -> Value {
+        self.sum_as(RowwiseKind::SumCols, rows, cols, shape, dtype)
+    }
+
+    /// A sum of that kind over `rows` rows.
+    pub(super) fn sum_as(
+        &mut self,
+        kind: RowwiseKind,
+        rows: u64,
+        cols: u64,
+        shape: Dims,
+        dtype: Dtype,
+    ) -> Value {
         let out = self.alloc(shape, dtype);
-        self.emit(Op::Rowwise(Rowwise { kind: RowwiseKind::SumCols, rows, cols }), Pass::Fwd, dtype);
+        self.emit(Op::Rowwise(Rowwise { kind, rows, cols }), Pass::Fwd, dtype);
         out
     }
 }

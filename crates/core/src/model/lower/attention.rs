@@ -21,7 +21,8 @@ impl Lowering<'_> {
         if (grouped && q.dtype == Dtype::Fp32) || mask.is_some_and(unfit) {
             return self.math_attention(q, k, v, mask, causal, dropout);
         }
-        let op = attention_op(q.shape, k.shape, causal);
+        let dropout = dropout && self.training;
+        let op = Attention { dropout, ..attention_op(q.shape, k.shape, causal) };
         let cudnn = q.dtype.is_half();
         // The efficient kernel's wrapper transposes its operands and its result.
         self.ops(1);
@@ -273,5 +274,14 @@ pub(crate) fn rnn_workspace(op: &Rnn, weight_elements: u64, dtype: Dtype) -> f64
 }
 
 fn attention_op(q: Dims, k: Dims, causal: bool) -> Attention {
-    Attention { batch: q[0], heads: q[1], kv_heads: k[1], q_len: q[2], kv_len: k[2], head_dim: q[3], causal }
+    Attention {
+        batch: q[0],
+        heads: q[1],
+        kv_heads: k[1],
+        q_len: q[2],
+        kv_len: k[2],
+        head_dim: q[3],
+        causal,
+        dropout: false,
+    }
 }

@@ -11,8 +11,8 @@ use super::memory::Class;
 use super::{Edge, Lowering, Value};
 use crate::dtype::Dtype;
 use crate::ops::{
-    Attention, Conv, CrossEntropy, ElementwiseKind as E, Embedding, Gemm, Layout, Op, Pass, Rnn, Rowwise,
-    RowwiseKind, Spatial,
+    Attention, Conv, CrossEntropy, ElementwiseKind as E, Embedding, Gemm, Layout, Movement, MovementKind, Op,
+    Pairing, Pass, Rnn, Rowwise, RowwiseKind, Spatial,
 };
 
 /// What a recorded operator does in backward.
@@ -181,7 +181,8 @@ impl Lowering<'_> {
             }
             Some(old) => {
                 self.ops(1);
-                self.elementwise(E::Add, value.numel(), value.dtype);
+                let kind = if old.lies_like(&value) { E::Add } else { E::AddStrided };
+                self.elementwise(kind, value.numel(), value.dtype);
                 if self.memory.refs(old.storage) == 1 && old.is_dense() {
                     old
                 } else {
@@ -303,8 +304,11 @@ impl Lowering<'_> {
             }
             Backward::Slice => {
                 self.ops(1);
+                // Zeros, and the piece copied to its place among them.
                 let out = self.fill(metas[0].0, grad.dtype);
-                self.elementwise(E::Copy, grad.numel(), grad.dtype);
+                let cols = grad.shape.last().copied().unwrap_or(1).max(1);
+                let piece = Movement { kind: MovementKind::Permute, rows: grad.numel() / cols, cols };
+                self.emit(Op::Movement(piece), Pass::Fwd, grad.dtype);
                 vec![Some(out)]
             }
             Backward::Reorder => {
@@ -389,7 +393,15 @@ impl Lowering<'_> {
                 .map(|i| {
                     needs(i).then(|| {
                         self.ops(1);
-                        self.elementwise(E::Mul, grad.numel(), grad.dtype);
+                        let (other, dtype) = node.metas[1 - i];
+                        let pairing = if other.numel().saturating_mul(4) <= grad.numel() {
+                            Pairing::Channel
+                        } else if dtype == grad.dtype {
+                            Pairing::Alike
+                        } else {
+                            Pairing::Mixed
+                        };
+                        self.elementwise(E::of_pair(true, pairing), grad.numel(), grad.dtype);
                         self.grad_like(grad, grad.dtype)
                     })
                 })
@@ -409,7 +421,12 @@ impl Lowering<'_> {
         }
         self.ops(1);
         let out = self.alloc(node.metas[0].0, dtype);
-        self.cat_kernel(node.metas[0].0, dim, dtype);
+        let kind = if grads.iter().flatten().all(Value::is_contiguous) {
+            MovementKind::Cat
+        } else {
+            MovementKind::CatStrided
+        };
+        self.cat_kernel(node.metas[0].0, dim, dtype, kind);
         out
     }
 }

@@ -258,7 +258,7 @@ impl Lowering<'_> {
         }
         let stride = (x.shape[2] / shape[2].max(1)).max(1);
         let window = Window { size: x.shape[2].div_ceil(shape[2].max(1)), stride, pad: 0, ceil: false };
-        self.pool(x, SpatialKind::AvgPool, &window, shape)
+        self.pool(x, SpatialKind::AdaptiveAvgPool, &window, shape)
     }
 
     /// `log_softmax` (in fp32) and `nll_loss`: the log-probabilities stay for backward.

@@ -77,6 +77,12 @@ impl Value {
         }
     }
 
+    /// Do the elements of both lie in the same order, without gaps?
+    fn lies_like(&self, other: &Self) -> bool {
+        let order = |i: usize| self.shape[i] == 1 || self.strides[i] == other.strides[i];
+        self.shape == other.shape && self.is_dense() && (0..self.shape.len()).all(order)
+    }
+
     /// Dense and without overlap, whatever the order of dimensions.
     fn is_dense(&self) -> bool {
         self.shape.dense_like(&self.strides) == self.strides || self.is_contiguous()

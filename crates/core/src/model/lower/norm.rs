@@ -75,7 +75,8 @@ impl Lowering<'_> {
         self.memory.workspace(layout_workspace(&op, Pass::Fwd, math));
         self.emit(Op::Conv(op), Pass::Fwd, math);
         if bias.is_some() {
-            self.elementwise(E::AddBias, out.numel(), out.dtype);
+            let kind = if channels_last { E::AddBias } else { E::AddChannel };
+            self.elementwise(kind, out.numel(), out.dtype);
         }
         let inputs: Vec<Value> = [x, weight].into_iter().chain(bias).collect();
         self.record1(Backward::Conv { op, nhwc }, &inputs, &[x.storage, weight.storage], out)
@@ -135,7 +136,8 @@ impl Lowering<'_> {
         if needed.len() > 2 {
             let cols = op.co;
             let rows = grad.numel() / cols.max(1);
-            out.push(Some(self.sum_cols(rows, cols, metas[2].0, grad.dtype)));
+            let kind = if op.channels_last { RowwiseKind::SumCols } else { RowwiseKind::SumChannels };
+            out.push(Some(self.sum_as(kind, rows, cols, metas[2].0, grad.dtype)));
         }
         out
     }

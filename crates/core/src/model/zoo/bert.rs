@@ -114,7 +114,7 @@ fn layer(b: &mut Builder, x: Tensor, plan: &Plan) -> Built {
             let q = heads(b, "query", x, plan.heads)?;
             let k = heads(b, "key", x, plan.heads)?;
             let v = heads(b, "value", x, plan.heads)?;
-            let a = b.sdpa(q, k, v, false)?;
+            let a = b.sdpa_dropout(q, k, v)?;
             let a = b.transpose(a, 1, 2)?;
             b.view(a, &shape)
         })?;

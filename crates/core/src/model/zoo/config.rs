@@ -191,6 +191,7 @@ impl HubConfig {
             width,
             heads: self.heads(width, 12)?,
             inner: size("intermediate_size", self.intermediate_size, 4 * width)?,
+            dropout: false,
         };
         vit::assemble(name, batch, &images, self.layers(12)?, plan)
     }

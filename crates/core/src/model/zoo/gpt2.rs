@@ -101,7 +101,7 @@ fn block(b: &mut Builder, x: Tensor, plan: Plan) -> Built {
             let part = b.view(part, &[batch, seq, heads, width / heads])?;
             parts.push(b.transpose(part, 1, 2)?);
         }
-        let a = b.cached_attention([parts[0], parts[1], parts[2]], &shape)?;
+        let a = b.cached_attention([parts[0], parts[1], parts[2]], &shape, true)?;
         let a = b.hf_conv1d("c_proj", a, width)?;
         b.dropout(a)
     })?;

@@ -71,7 +71,7 @@ fn layer(b: &mut Builder, x: Tensor) -> Built {
             let part = b.view(part, &[batch, seq, heads, width / heads])?;
             parts.push(b.transpose(part, 1, 2)?);
         }
-        let a = b.cached_attention([parts[0], parts[1], parts[2]], &shape)?;
+        let a = b.cached_attention([parts[0], parts[1], parts[2]], &shape, false)?;
         b.linear("out_proj", a, width, true)
     })?;
     let y = b.dropout(y)?;

@@ -33,6 +33,8 @@ pub(super) struct Plan {
     pub width: u64,
     pub heads: u64,
     pub inner: u64,
+    /// Are attention weights dropped in training?
+    pub dropout: bool,
 }
 
 /// Parameters of one `nn.MultiheadAttention`.
@@ -46,8 +48,8 @@ pub(super) struct AttentionParams {
 
 fn build(s: Sizes) -> Built<Graph> {
     let plan = match s.name {
-        "transformer-big" => Plan { width: 1024, heads: 16, inner: 4096 },
-        _ => Plan { width: 512, heads: 8, inner: 2048 },
+        "transformer-big" => Plan { width: 1024, heads: 16, inner: 4096, dropout: true },
+        _ => Plan { width: 512, heads: 8, inner: 2048, dropout: true },
     };
     let mut b = Builder::new(s.name, s.batch);
     let source = b.tokens(&[s.batch, s.seq])?;
@@ -195,7 +197,11 @@ fn attend(b: &mut Builder, qkv: &[Tensor], a: AttentionParams, plan: Plan) -> Bu
         let len = b.dim(*t, 1);
         *t = b.view(*t, &[batch, plan.heads, len, head])?;
     }
-    let y = b.sdpa(split[0], split[1], split[2], false)?;
+    let y = if plan.dropout {
+        b.sdpa_dropout(split[0], split[1], split[2])?
+    } else {
+        b.sdpa(split[0], split[1], split[2], false)?
+    };
     let y = b.permute(y, &[2, 0, 1, 3])?;
     let y = b.contiguous(y)?;
     let y = b.view(y, &[batch * s, d])?;

@@ -25,9 +25,9 @@ pub(super) const MODELS: &[Entry] = &[
 fn build(s: Sizes) -> Built<Graph> {
     let patch = if s.name.ends_with("_32") { 32 } else { 16 };
     let (layers, plan) = if s.name.starts_with("vit_l") {
-        (24, Plan { width: 1024, heads: 16, inner: 4096 })
+        (24, Plan { width: 1024, heads: 16, inner: 4096, dropout: false })
     } else {
-        (12, Plan { width: 768, heads: 12, inner: 3072 })
+        (12, Plan { width: 768, heads: 12, inner: 3072, dropout: false })
     };
     assemble(s.name, s.batch, &Images { side: 224, channels: 3, patch, classes: 1000 }, layers, plan)
 }

@@ -65,6 +65,7 @@ pub(super) struct Shape {
     pub(super) w: Option<u64>,
     pub(super) kv: Option<u64>,
     pub(super) kv_len: Option<u64>,
+    pub(super) dropout: Option<f64>,
     pub(super) d: Option<u64>,
     pub(super) causal: Option<bool>,
     pub(super) rows: Option<u64>,

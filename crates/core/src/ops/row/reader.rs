@@ -146,6 +146,7 @@ impl Reader<'_> {
             kv_len: self.size_or("kv_len", s.kv_len, q_len)?,
             head_dim: self.size("d", s.d)?,
             causal: s.causal.unwrap_or(false),
+            dropout: s.dropout.is_some_and(|p| p > 0.0),
         }))
     }
 

@@ -196,6 +196,7 @@ fn attention(name: &str, inputs: &[Input]) -> Option<Work> {
         kv_len: k[length_at],
         head_dim: q[3],
         causal,
+        dropout: false,
     };
     let dtype = main_dtype(inputs).unwrap_or(Dtype::Fp32);
     Some(Work::of(vec![OpCall::new(Op::Attention(op), pass, dtype)], KernelFamily::Attention))
