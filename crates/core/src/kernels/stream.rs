@@ -290,3 +290,25 @@ pub fn forest_name(call: &OpCall) -> &'static str {
         _ => "movement",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::catalog;
+
+    #[test]
+    fn offsets_cost_clocks_by_element() {
+        let gpu = catalog::find("h200").unwrap();
+        let call = |kind| OpCall::fwd(Op::Elementwise(Elementwise { kind, n: 1 << 28 }), Dtype::Bf16);
+        let issue = 132.0 * 1.98e9;
+        let expected = 1.6 * gpu.kernel_floor.0 + 0.8 * f64::from(1 << 28) / issue;
+        assert!((least(&call(ElementwiseKind::AddChannel), &gpu) / expected - 1.0).abs() < 1e-12);
+        assert_eq!(plain(&call(ElementwiseKind::AddChannel)), Some(call(ElementwiseKind::AddBias)));
+        assert_eq!(least(&call(ElementwiseKind::Add), &gpu), 0.0);
+        assert_eq!(plain(&call(ElementwiseKind::Add)), None);
+        // A sum goes through what it reads.
+        let sum = Rowwise { kind: RowwiseKind::SumChannels, rows: 1 << 20, cols: 64 };
+        let expected = 1.6 * gpu.kernel_floor.0 + 0.48 * f64::from(1 << 26) / issue;
+        assert!((least(&OpCall::fwd(Op::Rowwise(sum), Dtype::Fp32), &gpu) / expected - 1.0).abs() < 1e-12);
+    }
+}

@@ -87,6 +87,8 @@ mod tests {
         // 4 * 2*4*8*8*16 = 32,768
         assert_eq!(a.flops(Pass::Fwd).0, 32_768.0);
         // causal: 36 of 64 scores
+        // 2 sequences of 4 heads, one tile of 64 by 64 each
+        assert_eq!(a.scores(), 8.0 * 4096.0);
         let c = Attention { causal: true, ..a };
         assert_eq!(c.flops(Pass::Fwd).0, 32_768.0 * 36.0 / 64.0);
         // q = k = v = o = 2*4*8*16 = 1024 elements

@@ -335,6 +335,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_just_written_is_in_the_l2() {
+        use crate::dtype::Dtype;
+        use crate::ops::Elementwise;
+        let gpu = crate::gpu::catalog::find("h200").unwrap();
+        let call = |kind, n| OpCall::fwd(Op::Elementwise(Elementwise { kind, n }), Dtype::Fp32);
+        assert!(warmth(&call(ElementwiseKind::Relu, 1 << 16), Phase::Forward, &gpu) < 0.801);
+        assert!(warmth(&call(ElementwiseKind::Relu, 1 << 28), Phase::Forward, &gpu) > 0.99);
+        for (kind, phase) in [
+            (ElementwiseKind::Cast, Phase::Forward),
+            (ElementwiseKind::AddStrided, Phase::Backward),
+            (ElementwiseKind::Add, Phase::Optimizer),
+        ] {
+            assert!((warmth(&call(kind, 1 << 16), phase, &gpu) - 1.0).abs() < 1e-12);
+        }
+    }
+
+    #[test]
     fn kernels_side_by_side() {
         use crate::dtype::Dtype;
         use crate::ops::Conv;
