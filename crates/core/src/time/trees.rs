@@ -189,7 +189,7 @@ impl Forest {
             let largest = leaves.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0);
             let unit = f32::from(largest).max(1.0) / 127.0;
             out.extend(unit.to_le_bytes());
-            out.extend(leaves.iter().map(|v| (f32::from(*v) / unit).round() as i8 as u8));
+            out.extend(leaves.iter().flat_map(|v| ((f32::from(*v) / unit).round() as i8).to_le_bytes()));
         }
         out
     }
@@ -244,7 +244,9 @@ impl Forest {
                 forest.nodes.push((u16::from(n[0]), range.value(u16::from_le_bytes([n[1], n[2]]))));
             }
             let unit = number(tree)?;
-            forest.leaves.extend(tree[4..].iter().map(|v| (f32::from(*v as i8) * unit).round() as i16));
+            forest
+                .leaves
+                .extend(tree[4..].iter().map(|v| (f32::from(i8::from_le_bytes([*v])) * unit).round() as i16));
         }
         forest.pack();
         Some((forest, rest))
