@@ -209,7 +209,7 @@ fn main() -> Result<()> {
         println!("all rows of {file}.csv that were fitted, cross-validated: {}", score::score(pairs));
     }
     if keep {
-        write::files(Path::new("data/fitted"), constants, &learned, choosers, update)?;
+        write::files(Path::new("data/fitted"), &gpus, constants, &learned, choosers, update)?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use crate::samples::{Sample, cross_validate, fit, fit_all, intervals};
 use crate::score::score;
 use crate::unseen::LeftOut;
 use anyhow::Result;
+use preflop_core::gpu::Gpu;
 use preflop_core::time::choice::Choosers;
 use preflop_core::time::fitted::{ConstantsFile, Fitted, LogInterval, write_forests};
 use preflop_core::time::trees::Forest;
@@ -207,6 +208,7 @@ impl Learned {
 /// not fitted this time stays as it was.
 pub fn files(
     folder: &Path,
+    gpus: &[Gpu],
     mut constants: ConstantsFile,
     learned: &[Learned],
     choosers: Option<Choosers>,
@@ -215,8 +217,16 @@ pub fn files(
     let family = |name: &str| name.split('/').next().unwrap_or(name).to_string();
     for l in learned {
         let by_class = intervals(l.logs().map(|(s, log)| (s.class.clone(), log)), 20);
+        // The first to measure a class speaks for it; where it measured several generations, for each.
+        let new = by_class.keys().filter(|c| !constants.intervals.contains_key(*c)).cloned();
+        let new: BTreeSet<String> = new.collect();
         for (class, interval) in by_class {
             constants.intervals.entry(class).or_insert(interval);
+        }
+        if l.samples.iter().any(|s| s.gpu != l.samples[0].gpu) {
+            let name = |s: &Sample| format!("{}/{}", s.class, gpus[s.gpu].architecture.name());
+            let rows = l.logs().filter(|(s, _)| new.contains(&s.class)).map(|(s, log)| (name(s), log));
+            constants.intervals.extend(intervals(rows, 20));
         }
     }
     let everyone = learned.iter().flat_map(|l| l.logs().map(move |(_, log)| (family(&l.name), log)));

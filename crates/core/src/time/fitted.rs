@@ -63,6 +63,15 @@ impl LogInterval {
     }
 }
 
+impl LogInterval {
+    /// The interval on another GPU of a measured generation: half as wide again, and 3 % for what its figures miss.
+    /// Products of an H100, predicted from those of an H200, are 8 % off where an H200's are 6 %.
+    #[must_use]
+    pub fn sibling(self) -> Self {
+        Self { low: 1.5 * self.low - 0.03, high: 1.5 * self.high + 0.03 }
+    }
+}
+
 /// The text file.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ConstantsFile {
@@ -180,6 +189,12 @@ impl Fitted {
             .or_else(|| self.intervals.get(family))
             .copied()
             .unwrap_or(LogInterval::UNKNOWN)
+    }
+
+    /// The interval of a class on a measured generation, else on all of them, or of its family, or unknown.
+    pub fn interval_on(&self, class: &str, family: &str, generation: Architecture) -> LogInterval {
+        let own = self.intervals.get(&format!("{class}/{}", generation.name())).copied();
+        own.unwrap_or_else(|| self.interval(class, family))
     }
 
     /// The interval of a class on a GPU of a generation that was not measured, or of its family, or unknown.

@@ -240,7 +240,8 @@ impl TimeModel {
         if gpu.name != MEASURED && !generation_seen {
             return self.fitted.unseen_interval(class, family);
         }
-        self.on(self.fitted.interval(class, family), family, gpu, generation_seen)
+        let own = self.fitted.interval_on(class, family, kernels_of(gpu));
+        self.on(own, family, gpu, generation_seen)
     }
 
     /// The interval of a class, as wide as this GPU is far from the measured one.
@@ -248,7 +249,7 @@ impl TimeModel {
         if gpu.name == MEASURED {
             own
         } else if generation_seen {
-            own.widened(1.5)
+            own.sibling()
         } else {
             self.fitted.unseen_interval(family, family)
         }
