@@ -1,6 +1,6 @@
 //! Fits convolutions: constants per kernel family and engine, the choosers, the correction.
 
-use crate::choices::{Answer, UNKNOWN, Variants, pass_of, shape_of, tile_of_kernels};
+use crate::choices::{Answer, Shape, UNKNOWN, Variants, pass_of, shape_of, tile_of_kernels};
 use crate::chooser::{self, Size};
 use crate::data::Measured;
 use crate::samples::Sample;
@@ -8,14 +8,13 @@ use crate::simplex::minimise;
 use preflop_core::Dtype;
 use preflop_core::gpu::Gpu;
 use preflop_core::kernels::Machine;
-use preflop_core::kernels::conv::{
-    ConvConstants, ConvFamily, ConvKey, SURE, Task, depthwise_time, family_time, interval_class,
-};
+use preflop_core::kernels::conv::{ConvConstants, ConvFamily, ConvKey, SURE, Task, interval_class};
 use preflop_core::kernels::conv_features::{CHOICE_FEATURES, candidates_of, finish, shape_features};
+use preflop_core::kernels::conv_form::{depthwise_time, family_time};
 use preflop_core::ops::{Gemm, Op};
 use preflop_core::time::TimeModel;
 use preflop_core::time::choice::{Chooser, Variant};
-use preflop_core::time::conv_table::{ConvContext, ConvForms, coarser, engine_key};
+use preflop_core::time::conv_table::{ConvContext, ConvForms, coarser, engine_key, tile_key};
 use preflop_core::time::trees::Features;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
@@ -32,23 +31,29 @@ pub struct Row {
 }
 
 /// The convolutions among the measurements, and which variant each answer of the library means.
-pub fn rows(measured: &[Measured], asked: &[(Task, Answer)]) -> (Vec<Row>, Variants) {
+pub fn rows(
+    measured: &[Measured],
+    asked: &[(Task, Answer)],
+    named: &HashMap<Shape, String>,
+) -> (Vec<Row>, Variants) {
     let answers: HashMap<_, Answer> = asked.iter().filter_map(|(t, a)| Some((shape_of(t)?, *a))).collect();
     let mut variants = Variants::default();
     let mut out: Vec<(Row, Option<Answer>)> = Vec::new();
     for m in measured {
         let Op::Conv(c) = &m.call.op else { continue };
         let task = Task::new(c, m.call.pass, m.call.dtype);
-        let answer = shape_of(&task).and_then(|s| answers.get(&s)).copied();
-        let family = ConvFamily::of_kernels(&m.kernels);
-        let tile = tile_of_kernels(&m.kernels);
+        let shape = shape_of(&task);
+        let answer = shape.and_then(|s| answers.get(&s)).copied();
+        let elsewhere = shape.and_then(|s| named.get(&s)).filter(|_| m.kernels.is_empty());
+        let kernels = elsewhere.unwrap_or(&m.kernels);
+        let family = ConvFamily::of_kernels(kernels);
+        let tile = tile_of_kernels(kernels);
         if let (Some(answer), Some(family), false) = (answer, family, task.depthwise()) {
             variants.note(&task, answer, family, tile);
         }
         let ran = family.map(|family| Variant {
-            family,
-            engine: UNKNOWN,
             tile: if family.tiled() { tile } else { [0; 3] },
+            ..Variant::of_family(family)
         });
         out.push((Row { task, gpu: m.gpu, seconds: m.us * 1e-6, ran, source: m.source }, answer));
     }
@@ -58,7 +63,7 @@ pub fn rows(measured: &[Measured], asked: &[(Task, Answer)]) -> (Vec<Row>, Varia
             let said = answer.and_then(|a| variants.of(&row.task, a)).filter(|_| !row.task.depthwise());
             row.ran = match (row.ran, said) {
                 (Some(ran), Some(said)) if ran.family == said.family => {
-                    Some(Variant { engine: said.engine, ..ran })
+                    Some(Variant { tile: ran.tile, ..said })
                 }
                 (None, said) => said,
                 (ran, _) => ran,
@@ -73,6 +78,7 @@ pub fn rows(measured: &[Measured], asked: &[(Task, Answer)]) -> (Vec<Row>, Varia
 pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
     let mut groups: BTreeMap<String, Vec<(&Row, Variant)>> = BTreeMap::new();
     let mut engines: BTreeMap<(String, u8), Vec<(&Row, Variant)>> = BTreeMap::new();
+    let mut tiles: BTreeMap<(String, u8, [u16; 3]), Vec<(&Row, Variant)>> = BTreeMap::new();
     for r in rows {
         if let Some(v) = r.ran {
             let key = ConvKey::new(&r.task, v.family).text();
@@ -80,6 +86,9 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
                 groups.entry(k.to_string()).or_default().push((r, v));
             }
             if v.engine != UNKNOWN && !v.family.streams() {
+                if v.tile[0] > 0 {
+                    tiles.entry((key.clone(), v.engine, v.tile)).or_default().push((r, v));
+                }
                 engines.entry((key, v.engine)).or_default().push((r, v));
             }
         }
@@ -93,8 +102,14 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
             } else {
                 ConvConstants::START.to_array().to_vec()
             };
-            let fitted = fit_key(&members, gpus, &start);
-            (key, fitted)
+            // Kernels wait long for each step of a sum, or hardly: two places to start from.
+            let mut slow = start.clone();
+            if let Some(latency) = slow.get_mut(6) {
+                *latency = 1e-6;
+            }
+            let fits = [start, slow].map(|s| fit_key(&members, gpus, &s));
+            let [(fast, a), (slow, b)] = fits;
+            (key, if a <= b { fast } else { slow })
         })
         .collect();
     let single: Vec<(String, Vec<f64>)> = engines
@@ -102,15 +117,24 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
         .filter(|(_, members)| members.len() >= 40)
         .filter_map(|((key, engine), members)| {
             let start = coarser(&key).find_map(|k| table.get(k))?;
-            Some((engine_key(&key, engine), fit_key(&members, gpus, start)))
+            Some((engine_key(&key, engine), fit_key(&members, gpus, start).0))
+        })
+        .collect();
+    table.extend(single);
+    let single: Vec<(String, Vec<f64>)> = tiles
+        .into_par_iter()
+        .filter(|(_, members)| members.len() >= 30)
+        .filter_map(|((key, engine, tile), members)| {
+            let start = table.get(&engine_key(&key, engine))?;
+            Some((tile_key(&key, engine, tile), fit_key(&members, gpus, start).0))
         })
         .collect();
     table.extend(single);
     table
 }
 
-/// The constants that fit these rows best, drawn towards `start`.
-fn fit_key(members: &[(&Row, Variant)], gpus: &[Gpu], start: &[f64]) -> Vec<f64> {
+/// The constants that fit these rows best, drawn towards `start`, and their loss.
+fn fit_key(members: &[(&Row, Variant)], gpus: &[Gpu], start: &[f64]) -> (Vec<f64>, f64) {
     let step = members.len().div_ceil(300).max(1);
     let picked: Vec<(&Row, Variant, Machine)> = members
         .iter()
@@ -127,7 +151,7 @@ fn fit_key(members: &[(&Row, Variant)], gpus: &[Gpu], start: &[f64]) -> Vec<f64>
                     depthwise_time(&r.task, c[0], c[1], m)
                 } else {
                     let k = ConvConstants::from_slice(&c).unwrap_or(ConvConstants::START);
-                    family_time(&r.task, v.family, v.tile(), &k, m).time
+                    family_time(&r.task, v, &k, m).time
                 };
                 (t / r.seconds).ln().abs()
             })
@@ -136,8 +160,8 @@ fn fit_key(members: &[(&Row, Variant)], gpus: &[Gpu], start: &[f64]) -> Vec<f64>
         let stray: f64 = p.iter().zip(&logs).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / p.len() as f64;
         error + 0.01 * stray
     };
-    let (best, _) = minimise(&loss, &logs, 0.3, 700);
-    best.iter().map(|l| l.exp()).collect()
+    let (best, least) = minimise(&loss, &logs, 0.3, 700);
+    (best.iter().map(|l| l.exp()).collect(), least)
 }
 
 /// Forests that repeat the library's answers, by pass, and the one for depthwise convolutions.

@@ -1,4 +1,4 @@
-//! Convolutions: the kernel families a library chooses from, and the closed-form time of each.
+//! Convolutions: the kernel families a library chooses from, their constants and keys; `conv_form` has their times.
 //!
 //! A convolution is a product in three disguises (implicit GEMM):
 //!
@@ -11,8 +11,8 @@
 //! Tensor-core families pad the channels of every filter tap to their K tile; kernels without group support
 //! are launched once per group; NCHW tensors are converted to NHWC and back around tensor-core kernels.
 
-use super::tile::{Constants, Product, Tiling, best, with_tile};
-use super::{Machine, alignment};
+use super::alignment;
+use super::tile::Constants;
 use crate::dtype::Dtype;
 use crate::ops::{Conv, Gemm, Layout, Pass};
 
@@ -139,7 +139,7 @@ impl ConvFamily {
     }
 
     /// Is the kernel launched once per group?
-    fn loops(self) -> bool {
+    pub fn loops(self) -> bool {
         matches!(
             self,
             Self::Fft
@@ -162,11 +162,23 @@ impl ConvFamily {
 
     /// Do its kernels come in tiles that their names tell?
     pub fn tiled(self) -> bool {
-        matches!(self, Self::Xmma90 | Self::Xmma80 | Self::Cutlass | Self::Ffma)
+        matches!(
+            self,
+            Self::Xmma90
+                | Self::Xmma80
+                | Self::Cutlass
+                | Self::Ffma
+                | Self::DgradEngine
+                | Self::Wgrad0
+                | Self::Wgrad1
+                | Self::CommonEngine
+                | Self::Sgemm
+                | Self::Fft
+        )
     }
 
     /// Does it want NHWC tensors with padded channels?
-    fn converts(self) -> bool {
+    pub fn converts(self) -> bool {
         matches!(self, Self::Xmma90 | Self::Xmma80 | Self::Cutlass)
     }
 
@@ -183,7 +195,7 @@ pub struct ConvConstants {
     pub tile: Constants,
     /// Seconds of one conversion kernel.
     pub cv0: f64,
-    /// Share of the sustained DRAM bandwidth that conversions reach.
+    /// Share of the sustained DRAM bandwidth that conversions reach; of the L2 bandwidth that atomic sums reach.
     pub cvbw: f64,
     /// Seconds that a wave of CTAs spends before and after its sums, where the tile is known.
     pub epilogue: f64,
@@ -327,82 +339,6 @@ impl Task {
             _ => 1,
         }
     }
-}
-
-/// The form of one family: its tiling of one launch, launches, and conversions.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FamilyTime {
-    /// Seconds in all.
-    pub time: f64,
-    /// The product's tiling (of one launch).
-    pub tiling: Tiling,
-    /// Launches of the main kernel.
-    pub launches: f64,
-    /// Seconds of layout conversion.
-    pub conversion: f64,
-}
-
-/// Time of a task by one family: with the tile (rows, columns, depth) where it is known, else with the best one.
-pub fn family_time(
-    task: &Task,
-    family: ConvFamily,
-    tile: Option<[f64; 3]>,
-    c: &ConvConstants,
-    machine: &Machine,
-) -> FamilyTime {
-    let conv = &task.conv;
-    let groups = conv.groups as f64;
-    let [x, w, y] = task.bytes();
-    let tap = match family {
-        ConvFamily::Xmma90 | ConvFamily::Xmma80 | ConvFamily::Cutlass => tile.map_or(32.0, |t| t[2].max(8.0)),
-        _ => 1.0,
-    };
-    let (mut m, n, k) = task.dims(tap);
-    let mut batch = 1.0;
-    if family == ConvFamily::Gemm && !conv.channels_last && task.pass != Pass::Wgrad {
-        // NCHW: one product per image.
-        batch = conv.batch as f64;
-        m = (m / batch).max(1.0);
-    }
-    if family == ConvFamily::Winograd {
-        // F(4x4, 3x3): 36 multiplies for 16 results of 9 taps.
-        m = (m / 4.0).max(1.0);
-    }
-    let launches = if family.loops() { groups } else { 1.0 };
-    let share = 1.0 / launches;
-    let (read, written) = match task.pass {
-        Pass::Fwd => (x + w, y),
-        Pass::Dgrad => (y + w, x),
-        _ => (x + y, w),
-    };
-    let product = Product {
-        batch: batch * if launches > 1.0 { 1.0 } else { groups },
-        m,
-        n,
-        k,
-        element: task.dtype.size(),
-        read: read * share,
-        written: written * share,
-        max_split: if task.pass == Pass::Wgrad { 128.0 } else { 16.0 },
-        min_part: 256.0,
-    };
-    let tiling = match tile {
-        Some([bm, bn, _]) => with_tile(&product, &c.tile, machine, (bm, bn), c.epilogue),
-        None => best(&product, &c.tile, machine),
-    };
-    let conversion = if family.converts() {
-        let (bytes, kernels) = task.conversion();
-        kernels * c.cv0 + bytes / (c.cvbw * machine.dram)
-    } else {
-        0.0
-    };
-    FamilyTime { time: tiling.time * launches + conversion, tiling, launches, conversion }
-}
-
-/// Time of a depthwise task: `t0 + bytes/(rate DRAM)` with the constants of its key.
-pub fn depthwise_time(task: &Task, t0: f64, rate: f64, machine: &Machine) -> f64 {
-    let [x, w, y] = task.bytes();
-    t0 + (x + w + y) / (rate * machine.dram)
 }
 
 /// A guess is sure when it is likelier than this.
