@@ -52,6 +52,19 @@ impl Answer {
     }
 }
 
+impl Answer {
+    /// What decides the kernel: engine and knobs.
+    pub fn kernel(&self) -> (u8, [u8; 3]) {
+        (self.engine, self.knobs)
+    }
+}
+
+/// The variant of an engine with the family and tile of the kernels that ran.
+pub fn with_kernels(said: Variant, names: &str) -> Option<Variant> {
+    let family = ConvFamily::of_kernels(names)?;
+    Some(Variant { family, tile: if family.tiled() { tile_of_kernels(names) } else { [0; 3] }, ..said })
+}
+
 /// The shape of a task; none where its strides or dilations differ, which the recorded shapes never do.
 pub fn shape_of(task: &Task) -> Option<Shape> {
     let c = &task.conv;

@@ -1,6 +1,6 @@
 //! Fits convolutions: constants per kernel family and engine, the choosers, the correction.
 
-use crate::choices::{Answer, Shape, UNKNOWN, Variants, pass_of, shape_of, tile_of_kernels};
+use crate::choices::{Answer, Shape, UNKNOWN, Variants, pass_of, shape_of, tile_of_kernels, with_kernels};
 use crate::chooser::{self, Size};
 use crate::data::Measured;
 use crate::samples::Sample;
@@ -8,7 +8,9 @@ use crate::simplex::minimise;
 use preflop_core::Dtype;
 use preflop_core::gpu::Gpu;
 use preflop_core::kernels::Machine;
-use preflop_core::kernels::conv::{ConvConstants, ConvFamily, ConvKey, SURE, Task, interval_class};
+use preflop_core::kernels::conv::{
+    ConvConstants, ConvFamily, ConvKey, SURE, Task, dtype_group, interval_class,
+};
 use preflop_core::kernels::conv_features::{CHOICE_FEATURES, candidates_of, finish, shape_features};
 use preflop_core::kernels::conv_form::{depthwise_time, family_time};
 use preflop_core::ops::{Gemm, Op};
@@ -80,7 +82,9 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
     let mut engines: BTreeMap<(String, u8), Vec<(&Row, Variant)>> = BTreeMap::new();
     let mut tiles: BTreeMap<(String, u8, [u16; 3]), Vec<(&Row, Variant)>> = BTreeMap::new();
     for r in rows {
-        if let Some(v) = r.ran {
+        // Without the answer the clusters are not known.
+        let known = |v: &Variant| v.family != ConvFamily::Xmma90 || v.engine != UNKNOWN || r.task.depthwise();
+        if let Some(v) = r.ran.filter(known) {
             let key = ConvKey::new(&r.task, v.family).text();
             for k in coarser(&key).filter(|k| k.matches('/').count() >= 1) {
                 groups.entry(k.to_string()).or_default().push((r, v));
@@ -160,7 +164,7 @@ fn fit_key(members: &[(&Row, Variant)], gpus: &[Gpu], start: &[f64]) -> (Vec<f64
         let stray: f64 = p.iter().zip(&logs).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / p.len() as f64;
         error + 0.01 * stray
     };
-    let (best, least) = minimise(&loss, &logs, 0.3, 700);
+    let (best, least) = minimise(&loss, &logs, 0.3, 1500);
     (best.iter().map(|l| l.exp()).collect(), least)
 }
 
@@ -190,17 +194,68 @@ fn learn(tasks: &[(Features, Variant)], size: Size) -> Chooser {
     chooser::train(&x, &y, variants, CHOICE_FEATURES, size, SEED)
 }
 
-/// The choosers of ordinary convolutions, from the library's answers. No measured time or name of these shapes
-/// is in them, so measured rows are new to them.
-pub fn ordinary(asked: &[(Task, Answer)], variants: &Variants, gpu: &Gpu) -> [Chooser; 3] {
+/// The choosers of ordinary convolutions, from the library's answers and the kernels that ran for some of them. No
+/// timed shape is among them, so measured rows are new to them.
+pub fn ordinary(
+    asked: &[(Task, Answer)],
+    variants: &Variants,
+    named: &HashMap<Shape, String>,
+    gpu: &Gpu,
+) -> [Chooser; 3] {
     std::array::from_fn(|pass| {
-        let tasks: Vec<(Features, Variant)> = asked
+        let mut kinds: BTreeMap<_, Vec<Asked>> = BTreeMap::new();
+        let tasks: Vec<Asked> = asked
             .par_iter()
             .filter(|(t, _)| pass_of(t.pass) == pass && !t.depthwise())
-            .filter_map(|(t, a)| Some((shape_features(t, &Machine::of(gpu, t.dtype)), variants.of(t, *a)?)))
+            .filter_map(|(t, a)| {
+                let said = variants.of(t, *a)?;
+                let names = shape_of(t).and_then(|s| named.get(&s));
+                let ran = names.and_then(|n| with_kernels(said, n));
+                Some(Asked {
+                    x: shape_features(t, &Machine::of(gpu, t.dtype)),
+                    task: *t,
+                    answer: *a,
+                    said,
+                    ran,
+                })
+            })
             .collect();
-        learn(&tasks, ORDINARY)
+        for t in tasks {
+            kinds.entry((dtype_group(t.task.dtype), t.answer.kernel())).or_default().push(t);
+        }
+        let labelled: Vec<(Features, Variant)> = kinds.into_values().flat_map(label).collect();
+        learn(&labelled, ORDINARY)
     })
+}
+
+/// A shape that the library was asked about: what the answer means, and what ran where the kernels were named.
+struct Asked {
+    x: Features,
+    task: Task,
+    answer: Answer,
+    said: Variant,
+    ran: Option<Variant>,
+}
+
+/// Forests that tell the kernels of one answer apart. They stay here.
+const REFINED: Size = Size { trees: 16, leaves: 800 };
+/// Named shapes of an answer from which its kernels are learned.
+const LEAST_NAMED: usize = 60;
+
+/// Variants of shapes with the same answer. An answer may leave the kernel open: then the shapes whose kernels were named
+/// tell it, and a forest of them guesses it for the rest.
+fn label(members: Vec<Asked>) -> Vec<(Features, Variant)> {
+    // Clusters belong to the shape, not to the kernel.
+    let plain = |v: Variant| Variant { cluster: [0; 2], segments: false, ..v };
+    let named: Vec<(Features, Variant)> = members.iter().filter_map(|m| Some((m.x, plain(m.ran?)))).collect();
+    let open = named.iter().any(|(_, v)| *v != named[0].1) && named.len() >= LEAST_NAMED;
+    let forest = open.then(|| learn(&named, REFINED));
+    let guess = |m: &Asked| {
+        let kernel =
+            m.ran.or_else(|| Some(forest.as_ref()?.guesses(&m.x).first()?.variant)).unwrap_or(m.said);
+        Variant { family: kernel.family, tile: kernel.tile, ..m.said }
+    };
+    members.par_iter().map(|m| (m.x, guess(m))).collect()
 }
 
 /// Samples for the correction, the depthwise chooser, and how often family and tile were guessed right. Depthwise

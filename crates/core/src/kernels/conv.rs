@@ -103,6 +103,8 @@ impl ConvFamily {
             Self::Fft
         } else if has("winograd") {
             Self::Winograd
+        } else if has("xmma_depthwise") {
+            Self::Depthwise
         } else if has("sm90_xmma") && (has("fprop") || has("dgrad") || has("wgrad")) {
             Self::Xmma90
         } else if has("sm80_xmma") && has("f32f32_f32f32_f32") {
@@ -226,6 +228,14 @@ impl ConvConstants {
     }
 }
 
+/// Side of the blocks that layout conversion transposes, as its grids show.
+const BLOCK: u64 = 32;
+/// How much slower the general conversion kernel is than transposing: ratio of the rates that fit layers with and
+/// without it best.
+const GENERAL: f64 = 10.0;
+/// The same of the kernels that pad channels.
+const PADDING: f64 = 2.0;
+
 /// A plain convolution in one pass: what the families are asked to do.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Task {
@@ -285,19 +295,33 @@ impl Task {
     }
 
     /// Bytes that layout conversion or channel padding moves, and how many kernels it takes.
+    ///
+    /// NCHW tensors are transposed in blocks of 32 channels and 32 pixels or taps, so both count in full blocks; filters
+    /// of 1x1 stay as they are, and those of odd channels go through a slow general kernel.
     pub fn conversion(&self) -> (f64, f64) {
         let c = &self.conv;
         let v = if self.dtype.is_half() { 8 } else { 4 };
         let [x, w, y] = self.bytes();
         if !c.channels_last {
-            return (2.0 * (x + w + y), 3.0);
+            let blocks = |n: u64| n.div_ceil(BLOCK) as f64 * BLOCK as f64;
+            let plane = |images: u64, channels: u64, pixels: u64| {
+                2.0 * self.dtype.size() * images as f64 * blocks(channels) * blocks(pixels)
+            };
+            let tensors = plane(c.batch, c.ci, c.h * c.w) + plane(c.batch, c.co, c.oh() * c.ow());
+            return if !c.co.is_multiple_of(v) {
+                (tensors + 2.0 * GENERAL * w, 3.0)
+            } else if c.r * c.s == 1 {
+                (tensors, 2.0)
+            } else {
+                (tensors + plane(c.co, c.ci / c.groups, c.r * c.s), 3.0)
+            };
         }
         let (pad_in, pad_out) = (!(c.ci / c.groups).is_multiple_of(v), !(c.co / c.groups).is_multiple_of(v));
         let mut bytes = 0.0;
         let mut kernels = 0.0;
         for (needed, size) in [(pad_in, x), (pad_in || pad_out, w), (pad_out, y)] {
             if needed {
-                bytes += 2.0 * size;
+                bytes += 2.0 * PADDING * size;
                 kernels += 1.0;
             }
         }

@@ -13,6 +13,8 @@ const WGRAD0_PIXELS: f64 = 512.0;
 /// Threads of a CTA of the direct grouped kernels: one result each; in the weight gradient all work on one weight.
 const DIRECT_THREADS: f64 = 1024.0;
 const DIRECT_WGRAD_THREADS: f64 = 256.0;
+/// Seconds of a kernel that pads channels over those of one that transposes, besides their bytes.
+const PADDING_START: f64 = 1.6;
 /// Transform size of FFTs whose kernels were not named.
 const USUAL_FFT: f64 = 32.0;
 
@@ -119,13 +121,14 @@ fn work(task: &Task, variant: &Variant) -> Work {
             out.product.m = (out.product.m / s.images).max(1.0);
         }
         ConvFamily::Xmma90 | ConvFamily::Xmma80 if conv.groups > 1 => pack_groups(task, &s, &mut out),
-        ConvFamily::Xmma90 | ConvFamily::Xmma80 => (out.moved, out.helpers) = task.conversion(),
-        ConvFamily::Cutlass => {
-            (out.moved, out.helpers) = task.conversion();
-            if conv.groups > 1 {
-                // Every group's channels are cut out and put back.
-                (out.moved, out.helpers) = (2.0 * (x + w + y), 3.0 * s.groups);
-            }
+        ConvFamily::Cutlass if conv.groups > 1 => {
+            // Every group's channels are cut out and put back.
+            (out.moved, out.helpers) = (2.0 * (x + w + y), 3.0 * s.groups);
+        }
+        ConvFamily::Xmma90 | ConvFamily::Xmma80 | ConvFamily::Cutlass => {
+            let (bytes, kernels) = task.conversion();
+            (out.moved, out.helpers) =
+                (bytes, if conv.channels_last { PADDING_START * kernels } else { kernels });
         }
         ConvFamily::DgradEngine => {
             // A product per image into all taps, added up by atomics; the result is cleared first.
