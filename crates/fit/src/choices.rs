@@ -22,6 +22,8 @@ pub struct Answer {
     cluster: [u8; 2],
     /// May the kernel share out its sums?
     segments: bool,
+    /// Parts of the sum as in [`Variant`].
+    split: u8,
 }
 
 /// Knob types of [`Answer`]: `CUDNN_KNOB_TYPE_TILE_SIZE`, `_TILEK`, `_STAGES`.
@@ -30,6 +32,8 @@ const KNOBS: [&str; 3] = ["2", "13", "14"];
 const CLUSTER: [&str; 2] = ["27", "28"];
 /// `CUDNN_KNOB_TYPE_WORKSPACE`: 0 lets clustered kernels share out their sums.
 const WORKSPACE: &str = "25";
+/// `CUDNN_KNOB_TYPE_SPLIT_K`.
+const SPLIT: &str = "0";
 /// Engine number of calls whose answer is not known.
 pub const UNKNOWN: u8 = 255;
 
@@ -37,7 +41,7 @@ impl Answer {
     fn parse(text: &str) -> Option<Self> {
         let (engine, rest) = text.split_once('|')?;
         let mut knobs = [u8::MAX; 3];
-        let (mut cluster, mut segments) = ([0; 2], false);
+        let (mut cluster, mut segments, mut split) = ([0; 2], false, 0);
         for (kind, value) in rest.split(',').filter_map(|k| k.split_once('=')) {
             if let Some(i) = KNOBS.iter().position(|k| *k == kind) {
                 knobs[i] = value.parse().ok()?;
@@ -45,16 +49,20 @@ impl Answer {
             if let Some(i) = CLUSTER.iter().position(|k| *k == kind) {
                 cluster[i] = value.parse().ok()?;
             }
+            if kind == SPLIT {
+                let parts: f64 = value.parse().ok()?;
+                split = 1 + parts.max(1.0).log2().round() as u8;
+            }
             segments |= kind == WORKSPACE && value == "0";
         }
         segments &= cluster[0] > 0;
-        Some(Self { engine: engine.parse().ok()?, knobs, cluster, segments })
+        Some(Self { engine: engine.parse().ok()?, knobs, cluster, segments, split })
     }
 }
 
 impl Answer {
-    /// What decides the kernel: engine and knobs.
-    pub fn kernel(&self) -> (u8, [u8; 3]) {
+    /// What decides the kernel.
+    pub fn kernel(self) -> Knobs {
         (self.engine, self.knobs)
     }
 }
@@ -225,10 +233,15 @@ fn fft_size(name: &str) -> Option<u16> {
     number(arguments.split(',').nth(2)?.trim())
 }
 
+/// Engine and knobs that decide the kernel.
+type Knobs = (u8, [u8; 3]);
+/// How often calls launched kernels of a family and tile.
+type Kernels = BTreeMap<(ConvFamily, [u16; 3]), usize>;
+
 /// Which variant an answer means, learned from calls whose kernels were named.
 #[derive(Debug, Default)]
 pub struct Variants {
-    exact: HashMap<(usize, &'static str, u8, [u8; 3]), BTreeMap<(ConvFamily, [u16; 3]), usize>>,
+    exact: HashMap<(usize, &'static str, Knobs), Kernels>,
     engine: HashMap<(usize, &'static str, u8), BTreeMap<ConvFamily, usize>>,
 }
 
@@ -237,7 +250,7 @@ impl Variants {
     pub fn note(&mut self, task: &Task, answer: Answer, family: ConvFamily, tile: [u16; 3]) {
         let (pass, group) = (pass_of(task.pass), dtype_group(task.dtype));
         let tile = if family.tiled() { tile } else { [0; 3] };
-        let key = (pass, group, answer.engine, answer.knobs);
+        let key = (pass, group, answer.kernel());
         *self.exact.entry(key).or_default().entry((family, tile)).or_default() += 1;
         *self.engine.entry((pass, group, answer.engine)).or_default().entry(family).or_default() += 1;
     }
@@ -251,8 +264,9 @@ impl Variants {
             tile,
             cluster: answer.cluster,
             segments: answer.segments,
+            split: answer.split,
         };
-        if let Some(seen) = self.exact.get(&(pass, group, answer.engine, answer.knobs)) {
+        if let Some(seen) = self.exact.get(&(pass, group, answer.kernel())) {
             return seen.iter().max_by_key(|(_, n)| **n).map(|((family, tile), _)| whole(*family, *tile));
         }
         let seen = self.engine.get(&(pass, group, answer.engine))?;
@@ -285,7 +299,7 @@ mod tests {
         let a = Answer::parse("62|2=5,13=1,18=0").unwrap();
         assert_eq!((a.engine, a.knobs), (62, [5, 1, u8::MAX]));
         assert!(Answer::parse("none").is_none());
-        let a = Answer::parse("62|2=5,13=1,25=0,27=4,28=2").unwrap();
-        assert_eq!((a.cluster, a.segments), ([4, 2], true));
+        let a = Answer::parse("62|0=23,2=5,13=1,25=0,27=4,28=2").unwrap();
+        assert_eq!((a.cluster, a.segments, a.split), ([4, 2], true, 6));
     }
 }

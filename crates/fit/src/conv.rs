@@ -76,11 +76,12 @@ pub fn rows(
     (rows, variants)
 }
 
-/// Fits the constants of all keys with at least 12 rows, of their coarser keys, and of single engines.
+/// Fits the constants of all keys with at least 12 rows, of their coarser keys, and of single engines and their tiles.
 pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
     let mut groups: BTreeMap<String, Vec<(&Row, Variant)>> = BTreeMap::new();
-    let mut engines: BTreeMap<(String, u8), Vec<(&Row, Variant)>> = BTreeMap::new();
-    let mut tiles: BTreeMap<(String, u8, [u16; 3]), Vec<(&Row, Variant)>> = BTreeMap::new();
+    // By the coarser key and the own one.
+    let mut engines: BTreeMap<[String; 2], Vec<(&Row, Variant)>> = BTreeMap::new();
+    let mut tiles: BTreeMap<[String; 2], Vec<(&Row, Variant)>> = BTreeMap::new();
     for r in rows {
         // Without the answer the clusters are not known.
         let known = |v: &Variant| v.family != ConvFamily::Xmma90 || v.engine != UNKNOWN || r.task.depthwise();
@@ -90,10 +91,12 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
                 groups.entry(k.to_string()).or_default().push((r, v));
             }
             if v.engine != UNKNOWN && !v.family.streams() {
+                let engine = engine_key(&key, v.engine);
                 if v.tile[0] > 0 {
-                    tiles.entry((key.clone(), v.engine, v.tile)).or_default().push((r, v));
+                    let tile = tile_key(&key, v.engine, v.tile);
+                    tiles.entry([engine.clone(), tile]).or_default().push((r, v));
                 }
-                engines.entry((key, v.engine)).or_default().push((r, v));
+                engines.entry([key, engine]).or_default().push((r, v));
             }
         }
     }
@@ -116,24 +119,17 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
             (key, if a <= b { fast } else { slow })
         })
         .collect();
-    let single: Vec<(String, Vec<f64>)> = engines
-        .into_par_iter()
-        .filter(|(_, members)| members.len() >= 40)
-        .filter_map(|((key, engine), members)| {
-            let start = coarser(&key).find_map(|k| table.get(k))?;
-            Some((engine_key(&key, engine), fit_key(&members, gpus, start).0))
-        })
-        .collect();
-    table.extend(single);
-    let single: Vec<(String, Vec<f64>)> = tiles
-        .into_par_iter()
-        .filter(|(_, members)| members.len() >= 30)
-        .filter_map(|((key, engine, tile), members)| {
-            let start = table.get(&engine_key(&key, engine))?;
-            Some((tile_key(&key, engine, tile), fit_key(&members, gpus, start).0))
-        })
-        .collect();
-    table.extend(single);
+    for finer in [engines, tiles] {
+        let single: Vec<(String, Vec<f64>)> = finer
+            .into_par_iter()
+            .filter(|(_, members)| members.len() >= 40)
+            .filter_map(|([key, own], members)| {
+                let start = coarser(&key).find_map(|k| table.get(k))?;
+                Some((own, fit_key(&members, gpus, start).0))
+            })
+            .collect();
+        table.extend(single);
+    }
     table
 }
 
@@ -169,7 +165,7 @@ fn fit_key(members: &[(&Row, Variant)], gpus: &[Gpu], start: &[f64]) -> (Vec<f64
 }
 
 /// Forests that repeat the library's answers, by pass, and the one for depthwise convolutions.
-const ORDINARY: Size = Size { trees: 8, leaves: 2500 };
+const ORDINARY: Size = Size { trees: 8, leaves: 4000 };
 const DEPTHWISE: Size = Size { trees: 12, leaves: 100 };
 /// Seed of the forests.
 const SEED: u64 = 11;
@@ -223,7 +219,7 @@ pub fn ordinary(
         for t in tasks {
             kinds.entry((dtype_group(t.task.dtype), t.answer.kernel())).or_default().push(t);
         }
-        let labelled: Vec<(Features, Variant)> = kinds.into_values().flat_map(label).collect();
+        let labelled: Vec<(Features, Variant)> = kinds.values().flat_map(|members| label(members)).collect();
         learn(&labelled, ORDINARY)
     })
 }
@@ -244,9 +240,9 @@ const LEAST_NAMED: usize = 60;
 
 /// Variants of shapes with the same answer. An answer may leave the kernel open: then the shapes whose kernels were named
 /// tell it, and a forest of them guesses it for the rest.
-fn label(members: Vec<Asked>) -> Vec<(Features, Variant)> {
-    // Clusters belong to the shape, not to the kernel.
-    let plain = |v: Variant| Variant { cluster: [0; 2], segments: false, ..v };
+fn label(members: &[Asked]) -> Vec<(Features, Variant)> {
+    // Clusters and parts belong to the shape, not to the kernel.
+    let plain = |v: Variant| Variant { engine: v.engine, tile: v.tile, ..Variant::of_family(v.family) };
     let named: Vec<(Features, Variant)> = members.iter().filter_map(|m| Some((m.x, plain(m.ran?)))).collect();
     let open = named.iter().any(|(_, v)| *v != named[0].1) && named.len() >= LEAST_NAMED;
     let forest = open.then(|| learn(&named, REFINED));

@@ -232,7 +232,7 @@ impl ConvConstants {
 const BLOCK: u64 = 32;
 /// How much slower the general conversion kernel is than transposing: ratio of the rates that fit layers with and
 /// without it best.
-const GENERAL: f64 = 10.0;
+pub const GENERAL: f64 = 12.0;
 /// The same of the kernels that pad channels.
 const PADDING: f64 = 2.0;
 
@@ -308,7 +308,7 @@ impl Task {
                 2.0 * self.dtype.size() * images as f64 * blocks(channels) * blocks(pixels)
             };
             let tensors = plane(c.batch, c.ci, c.h * c.w) + plane(c.batch, c.co, c.oh() * c.ow());
-            return if !c.co.is_multiple_of(v) {
+            return if self.general_filter() {
                 (tensors + 2.0 * GENERAL * w, 3.0)
             } else if c.r * c.s == 1 {
                 (tensors, 2.0)
@@ -326,6 +326,12 @@ impl Task {
             }
         }
         (bytes, kernels)
+    }
+
+    /// Do the filters go through the general conversion kernel?
+    pub fn general_filter(&self) -> bool {
+        let v = if self.dtype.is_half() { 8 } else { 4 };
+        !self.conv.channels_last && !self.conv.co.is_multiple_of(v)
     }
 
     /// The plain product that a 1x1 layer with stride 1 is, as a library would call it.

@@ -3,7 +3,7 @@
 //! Grids of named kernels show how each family cuts its work; `t0` and the rates are fitted.
 
 use super::Machine;
-use super::conv::{ConvConstants, ConvFamily, Task};
+use super::conv::{ConvConstants, ConvFamily, GENERAL, Task};
 use super::tile::{Product, Tiling, best, in_clusters, with_tile};
 use crate::ops::Pass;
 use crate::time::choice::Variant;
@@ -15,6 +15,8 @@ const DIRECT_THREADS: f64 = 1024.0;
 const DIRECT_WGRAD_THREADS: f64 = 256.0;
 /// Seconds of a kernel that pads channels over those of one that transposes, besides their bytes.
 const PADDING_START: f64 = 1.6;
+/// Seconds that the general conversion kernel takes longer than one that transposes, in units of the latter.
+const GENERAL_START: f64 = 2.5;
 /// Transform size of FFTs whose kernels were not named.
 const USUAL_FFT: f64 = 32.0;
 
@@ -127,8 +129,9 @@ fn work(task: &Task, variant: &Variant) -> Work {
         }
         ConvFamily::Xmma90 | ConvFamily::Xmma80 | ConvFamily::Cutlass => {
             let (bytes, kernels) = task.conversion();
-            (out.moved, out.helpers) =
-                (bytes, if conv.channels_last { PADDING_START * kernels } else { kernels });
+            let general = if task.general_filter() { GENERAL_START } else { 0.0 };
+            out.helpers = general + if conv.channels_last { PADDING_START * kernels } else { kernels };
+            out.moved = bytes;
         }
         ConvFamily::DgradEngine => {
             // A product per image into all taps, added up by atomics; the result is cleared first.
@@ -188,24 +191,23 @@ fn pack_groups(task: &Task, s: &Sizes, out: &mut Work) {
     let padded = most.log2().ceil().exp2().max(4.0);
     let columns = out.tile.map_or(64.0, |t| t[1]);
     if padded <= columns {
-        let channels = columns;
-        let batch = (s.groups * padded / columns).ceil();
-        let pixels = s.images * s.pixels;
+        let stride = (task.conv.stride[0] * task.conv.stride[1]) as f64;
         let p = &mut out.product;
+        p.batch = (s.groups * padded / columns).ceil();
         (p.m, p.n, p.k) = match task.pass {
-            Pass::Wgrad => (channels, s.taps * channels, pixels),
-            Pass::Dgrad => (p.m, channels, p.k / s.co * channels),
-            _ => (p.m, channels, s.taps * channels),
+            Pass::Wgrad => (columns, s.taps * columns, s.images * s.pixels),
+            Pass::Dgrad => (p.m, columns, (s.taps / stride).max(1.0) * columns),
+            _ => (p.m, columns, s.taps * columns),
         };
-        if task.pass == Pass::Dgrad {
-            let stride = (task.conv.stride[0] * task.conv.stride[1]) as f64;
-            p.k = (s.taps / stride).max(1.0) * channels;
-        }
-        p.batch = batch;
     }
-    if !task.conv.channels_last || s.ci != padded || s.co != padded {
-        out.helpers = 3.0;
-        out.moved = x * (1.0 + padded / s.ci) + y * (1.0 + padded / s.co) + 2.0 * w;
+    // Channels that are no power of two are padded by the general kernel.
+    let odd = s.ci != padded || s.co != padded;
+    if !task.conv.channels_last {
+        let filters = if odd { 2.0 * GENERAL * w } else { 0.0 };
+        (out.moved, out.helpers) = (task.conversion().0 + filters, 3.0);
+    } else if odd {
+        let general = x * (1.0 + padded / s.ci) + y * (1.0 + padded / s.co) + 2.0 * w;
+        (out.moved, out.helpers) = (GENERAL * general, 3.0 + GENERAL_START);
     }
 }
 
@@ -259,7 +261,15 @@ fn transformed(
 
 /// Time of a task by one variant: with its tile where it is known, else with the best one.
 pub fn family_time(task: &Task, variant: &Variant, c: &ConvConstants, machine: &Machine) -> FamilyTime {
-    let work = work(task, variant);
+    let mut work = work(task, variant);
+    let mut reduction = 0.0;
+    if let Some(parts) = variant.parts() {
+        let p = &mut work.product;
+        if parts > 1.0 {
+            reduction = c.tile.red0 + 8.0 * parts * p.batch * p.m * p.n / (c.tile.l2 * machine.l2);
+        }
+        (p.batch, p.k, p.max_split) = (p.batch * parts, p.k / parts, 1.0);
+    }
     let product = &work.product;
     let mut tiling = match work.tile {
         Some([bm, bn, _]) if variant.cluster[0] > 0 => {
@@ -270,7 +280,7 @@ pub fn family_time(task: &Task, variant: &Variant, c: &ConvConstants, machine: &
         None => best(product, &c.tile, machine),
     };
     let own = tiling.compute.max(tiling.l2).max(tiling.dram);
-    tiling.time += (work.atomic / (c.cvbw * machine.l2) - own).max(0.0);
+    tiling.time += (work.atomic / (c.cvbw * machine.l2) - own).max(0.0) + reduction;
     let rate = if work.atomic > 0.0 { c.tile.bw } else { c.cvbw };
     let conversion = work.helpers * c.cv0 + work.moved / (rate * machine.dram);
     let launches = if variant.family.loops() { task.conv.groups as f64 } else { 1.0 };
@@ -281,4 +291,43 @@ pub fn family_time(task: &Task, variant: &Variant, c: &ConvConstants, machine: &
 pub fn depthwise_time(task: &Task, t0: f64, rate: f64, machine: &Machine) -> f64 {
     let [x, w, y] = task.bytes();
     t0 + (x + w + y) / (rate * machine.dram)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::Dtype;
+    use crate::ops::Conv;
+
+    fn of(family: ConvFamily, tile: [u16; 3]) -> Variant {
+        Variant { tile, ..Variant::of_family(family) }
+    }
+
+    #[test]
+    fn groups_of_few_channels_share_a_tile() {
+        let conv = Conv { groups: 64, channels_last: true, ..Conv::square(4, 512, 28, 512, 3, 1, 1) };
+        let packed = work(&Task::new(&conv, Pass::Fwd, Dtype::Bf16), &of(ConvFamily::Xmma80, [64; 3]));
+        // eight groups of eight channels: a grid of 8 x 49 tiles was seen
+        assert_eq!((packed.product.batch, packed.product.n, packed.product.k), (8.0, 64.0, 576.0));
+        assert_eq!(packed.helpers, 0.0);
+        let odd = Conv { ci: 24 * 64, co: 24 * 64, ..conv };
+        let padded = work(&Task::new(&odd, Pass::Fwd, Dtype::Bf16), &of(ConvFamily::Xmma80, [64; 3]));
+        assert_eq!(padded.product.batch, 32.0);
+        assert!(padded.moved > 0.0);
+    }
+
+    #[test]
+    fn engines_cut_their_work_as_their_grids_show() {
+        let conv = Conv::square(4, 224, 112, 672, 5, 1, 2);
+        let task = Task::new(&conv, Pass::Dgrad, Dtype::Fp32);
+        let p = work(&task, &of(ConvFamily::DgradEngine, [64, 32, 8])).product;
+        assert_eq!([(p.m / 64.0).ceil(), (p.n / 32.0).ceil(), p.batch], [88.0, 392.0, 4.0]);
+        let conv = Conv::square(16, 128, 160, 320, 3, 2, 1);
+        let task = Task::new(&conv, Pass::Wgrad, Dtype::Fp32);
+        let p = work(&task, &of(ConvFamily::Wgrad0, [32, 32, 8])).product;
+        assert_eq!([(p.m / 32.0).ceil(), (p.n / 32.0).ceil(), p.batch], [36.0, 10.0, 208.0]);
+        let conv = Conv::square(8, 160, 71, 672, 3, 1, 1);
+        let task = Task::new(&conv, Pass::Wgrad, Dtype::Fp32);
+        assert_eq!(work(&task, &of(ConvFamily::Fft, [128, 128, 8])).product.batch, 8320.0);
+    }
 }

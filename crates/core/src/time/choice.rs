@@ -1,7 +1,7 @@
 //! Which kernels a library would run for a convolution: its heuristics, learned from its own answers.
 //!
 //! cuDNN was asked for its choice on 300,000 shapes (`tools/measure/cudnn_choice.cpp`); random forests repeat it. A
-//! choice is a [`Variant`]: the engine's number, the kernel family it launches and the tile of its kernels.
+//! choice is a [`Variant`]: the engine's number, the kernel family it launches, the tile and the clusters of its kernels.
 
 use super::trees::Features;
 use crate::kernels::conv::ConvFamily;
@@ -19,12 +19,19 @@ pub struct Variant {
     pub cluster: [u8; 2],
     /// May the kernel share out the sums of its last tiles among all SMs?
     pub segments: bool,
+    /// Parts of the sum: 1 + log2 of their number; 0 where it is not known.
+    pub split: u8,
 }
 
 impl Variant {
+    /// Parts of the sum, if they are known.
+    pub fn parts(&self) -> Option<f64> {
+        (self.split > 0).then(|| f64::from(self.split - 1).exp2())
+    }
+
     /// A variant of which only the family is known.
     pub fn of_family(family: ConvFamily) -> Self {
-        Self { family, engine: u8::MAX, tile: [0; 3], cluster: [0; 2], segments: false }
+        Self { family, engine: u8::MAX, tile: [0; 3], cluster: [0; 2], segments: false, split: 0 }
     }
 
     /// The tile, if it is known.
@@ -130,7 +137,7 @@ impl Chooser {
             out.push(v.family as u8);
             out.push(v.engine);
             v.tile.iter().for_each(|t| out.extend(t.to_le_bytes()));
-            out.extend([v.cluster[0], v.cluster[1], u8::from(v.segments)]);
+            out.extend([v.cluster[0], v.cluster[1], u8::from(v.segments), v.split]);
         }
         out.extend((self.trees.len() as u32).to_le_bytes());
         for t in &self.trees {
@@ -161,11 +168,11 @@ impl Chooser {
         let count = word(rest)?;
         let mut out = Self::default();
         for _ in 0..count {
-            let b = take(rest, 11)?;
+            let b = take(rest, 12)?;
             let family = ConvFamily::from_index(b[0])?;
             let tile = [pair(b, 2), pair(b, 4), pair(b, 6)];
-            let (cluster, segments) = ([b[8], b[9]], b[10] > 0);
-            out.variants.push(Variant { family, engine: b[1], tile, cluster, segments });
+            let (cluster, segments, split) = ([b[8], b[9]], b[10] > 0, b[11]);
+            out.variants.push(Variant { family, engine: b[1], tile, cluster, segments, split });
         }
         let count = word(rest)?;
         for _ in 0..count {

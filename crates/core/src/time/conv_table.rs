@@ -15,8 +15,11 @@ pub struct ConvForms {
     products: Vec<Option<ConvConstants>>,
     depthwise: Vec<Option<(f64, f64)>>,
     /// Constants of single engines, by [`ConvKey::index`] and engine, and of their tiles; zeros stand for all tiles.
-    engines: HashMap<(usize, u8, [u16; 3]), ConvConstants>,
+    engines: HashMap<(usize, EngineTile), ConvConstants>,
 }
+
+/// An engine and its tile.
+type EngineTile = (u8, [u16; 3]);
 
 /// Name of the constants of one engine of a key.
 pub fn engine_key(key: &str, engine: u8) -> String {
@@ -29,7 +32,7 @@ pub fn tile_key(key: &str, engine: u8, [rows, columns, depth]: [u16; 3]) -> Stri
 }
 
 /// Engine and tile from the end of such a name.
-fn engine_and_tile(text: &str) -> Option<(u8, [u16; 3])> {
+fn engine_and_tile(text: &str) -> Option<EngineTile> {
     let Some((engine, tile)) = text.split_once('/') else { return Some((text.parse().ok()?, [0; 3])) };
     let mut sides = tile.split('x').map(|v| v.parse().ok());
     Some((engine.parse().ok()?, [sides.next()??, sides.next()??, sides.next()??]))
@@ -59,19 +62,18 @@ impl ConvForms {
             depthwise: vec![None; ConvKey::COUNT],
             engines: HashMap::new(),
         };
-        let mut engines: HashMap<&str, Vec<(u8, [u16; 3], ConvConstants)>> = HashMap::new();
+        let mut engines: HashMap<&str, Vec<(EngineTile, ConvConstants)>> = HashMap::new();
         for (key, values) in &table {
             if let Some((key, engine)) = key.rsplit_once("/engine")
-                && let (Some((engine, tile)), Some(c)) =
-                    (engine_and_tile(engine), ConvConstants::from_slice(values))
+                && let (Some(engine), Some(c)) = (engine_and_tile(engine), ConvConstants::from_slice(values))
             {
-                engines.entry(key).or_default().push((engine, tile, c));
+                engines.entry(key).or_default().push((engine, c));
             }
         }
         for key in ConvKey::all() {
             let text = key.text();
-            for (engine, tile, c) in engines.get(text.as_str()).into_iter().flatten() {
-                out.engines.insert((key.index(), *engine, *tile), *c);
+            for (engine, c) in engines.get(text.as_str()).into_iter().flatten() {
+                out.engines.insert((key.index(), *engine), *c);
             }
             match coarser(&text).find_map(|k| table.get(k)) {
                 Some([t0, rate]) => out.depthwise[key.index()] = Some((*t0, *rate)),
@@ -101,7 +103,7 @@ impl ConvTable for ConvContext<'_> {
     fn product(&self, task: &Task, v: &Variant) -> ConvConstants {
         let key = ConvKey::new(task, v.family).index();
         for tile in [v.tile, [0; 3]] {
-            if let Some(c) = self.forms.engines.get(&(key, v.engine, tile)) {
+            if let Some(c) = self.forms.engines.get(&(key, (v.engine, tile))) {
                 return *c;
             }
         }
