@@ -1,6 +1,6 @@
 //! Fits convolutions: constants per kernel family and engine, the choosers, the correction.
 
-use crate::choices::{Answer, UNKNOWN, Variants, pass_of, shape_of, tile_of_kernels};
+use crate::choices::{Answer, Shape, UNKNOWN, Variants, pass_of, shape_of, tile_of_kernels, with_kernels};
 use crate::chooser::{self, Size};
 use crate::data::Measured;
 use crate::samples::Sample;
@@ -9,13 +9,14 @@ use preflop_core::Dtype;
 use preflop_core::gpu::Gpu;
 use preflop_core::kernels::Machine;
 use preflop_core::kernels::conv::{
-    ConvConstants, ConvFamily, ConvKey, SURE, Task, depthwise_time, family_time, interval_class,
+    ConvConstants, ConvFamily, ConvKey, SURE, Task, dtype_group, interval_class,
 };
 use preflop_core::kernels::conv_features::{CHOICE_FEATURES, candidates_of, finish, shape_features};
+use preflop_core::kernels::conv_form::{depthwise_time, family_time};
 use preflop_core::ops::{Gemm, Op};
 use preflop_core::time::TimeModel;
 use preflop_core::time::choice::{Chooser, Variant};
-use preflop_core::time::conv_table::{ConvContext, ConvForms, coarser, engine_key};
+use preflop_core::time::conv_table::{ConvContext, ConvForms, coarser, engine_key, tile_key};
 use preflop_core::time::trees::Features;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
@@ -32,23 +33,29 @@ pub struct Row {
 }
 
 /// The convolutions among the measurements, and which variant each answer of the library means.
-pub fn rows(measured: &[Measured], asked: &[(Task, Answer)]) -> (Vec<Row>, Variants) {
+pub fn rows(
+    measured: &[Measured],
+    asked: &[(Task, Answer)],
+    named: &HashMap<Shape, String>,
+) -> (Vec<Row>, Variants) {
     let answers: HashMap<_, Answer> = asked.iter().filter_map(|(t, a)| Some((shape_of(t)?, *a))).collect();
     let mut variants = Variants::default();
     let mut out: Vec<(Row, Option<Answer>)> = Vec::new();
     for m in measured {
         let Op::Conv(c) = &m.call.op else { continue };
         let task = Task::new(c, m.call.pass, m.call.dtype);
-        let answer = shape_of(&task).and_then(|s| answers.get(&s)).copied();
-        let family = ConvFamily::of_kernels(&m.kernels);
-        let tile = tile_of_kernels(&m.kernels);
+        let shape = shape_of(&task);
+        let answer = shape.and_then(|s| answers.get(&s)).copied();
+        let elsewhere = shape.and_then(|s| named.get(&s)).filter(|_| m.kernels.is_empty());
+        let kernels = elsewhere.unwrap_or(&m.kernels);
+        let family = ConvFamily::of_kernels(kernels);
+        let tile = tile_of_kernels(kernels);
         if let (Some(answer), Some(family), false) = (answer, family, task.depthwise()) {
             variants.note(&task, answer, family, tile);
         }
         let ran = family.map(|family| Variant {
-            family,
-            engine: UNKNOWN,
             tile: if family.tiled() { tile } else { [0; 3] },
+            ..Variant::of_family(family)
         });
         out.push((Row { task, gpu: m.gpu, seconds: m.us * 1e-6, ran, source: m.source }, answer));
     }
@@ -58,7 +65,7 @@ pub fn rows(measured: &[Measured], asked: &[(Task, Answer)]) -> (Vec<Row>, Varia
             let said = answer.and_then(|a| variants.of(&row.task, a)).filter(|_| !row.task.depthwise());
             row.ran = match (row.ran, said) {
                 (Some(ran), Some(said)) if ran.family == said.family => {
-                    Some(Variant { engine: said.engine, ..ran })
+                    Some(Variant { tile: ran.tile, ..said })
                 }
                 (None, said) => said,
                 (ran, _) => ran,
@@ -69,18 +76,27 @@ pub fn rows(measured: &[Measured], asked: &[(Task, Answer)]) -> (Vec<Row>, Varia
     (rows, variants)
 }
 
-/// Fits the constants of all keys with at least 12 rows, of their coarser keys, and of single engines.
+/// Fits the constants of all keys with at least 12 rows, of their coarser keys, and of single engines and their tiles.
 pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
     let mut groups: BTreeMap<String, Vec<(&Row, Variant)>> = BTreeMap::new();
-    let mut engines: BTreeMap<(String, u8), Vec<(&Row, Variant)>> = BTreeMap::new();
+    // By the coarser key and the own one.
+    let mut engines: BTreeMap<[String; 2], Vec<(&Row, Variant)>> = BTreeMap::new();
+    let mut tiles: BTreeMap<[String; 2], Vec<(&Row, Variant)>> = BTreeMap::new();
     for r in rows {
-        if let Some(v) = r.ran {
+        // Without the answer the clusters are not known.
+        let known = |v: &Variant| v.family != ConvFamily::Xmma90 || v.engine != UNKNOWN || r.task.depthwise();
+        if let Some(v) = r.ran.filter(known) {
             let key = ConvKey::new(&r.task, v.family).text();
             for k in coarser(&key).filter(|k| k.matches('/').count() >= 1) {
                 groups.entry(k.to_string()).or_default().push((r, v));
             }
             if v.engine != UNKNOWN && !v.family.streams() {
-                engines.entry((key, v.engine)).or_default().push((r, v));
+                let engine = engine_key(&key, v.engine);
+                if v.tile[0] > 0 {
+                    let tile = tile_key(&key, v.engine, v.tile);
+                    tiles.entry([engine.clone(), tile]).or_default().push((r, v));
+                }
+                engines.entry([key, engine]).or_default().push((r, v));
             }
         }
     }
@@ -93,24 +109,32 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
             } else {
                 ConvConstants::START.to_array().to_vec()
             };
-            let fitted = fit_key(&members, gpus, &start);
-            (key, fitted)
+            // Kernels wait long for each step of a sum, or hardly: two places to start from.
+            let mut slow = start.clone();
+            if let Some(latency) = slow.get_mut(6) {
+                *latency = 1e-6;
+            }
+            let fits = [start, slow].map(|s| fit_key(&members, gpus, &s));
+            let [(fast, a), (slow, b)] = fits;
+            (key, if a <= b { fast } else { slow })
         })
         .collect();
-    let single: Vec<(String, Vec<f64>)> = engines
-        .into_par_iter()
-        .filter(|(_, members)| members.len() >= 40)
-        .filter_map(|((key, engine), members)| {
-            let start = coarser(&key).find_map(|k| table.get(k))?;
-            Some((engine_key(&key, engine), fit_key(&members, gpus, start)))
-        })
-        .collect();
-    table.extend(single);
+    for finer in [engines, tiles] {
+        let single: Vec<(String, Vec<f64>)> = finer
+            .into_par_iter()
+            .filter(|(_, members)| members.len() >= 40)
+            .filter_map(|([key, own], members)| {
+                let start = coarser(&key).find_map(|k| table.get(k))?;
+                Some((own, fit_key(&members, gpus, start).0))
+            })
+            .collect();
+        table.extend(single);
+    }
     table
 }
 
-/// The constants that fit these rows best, drawn towards `start`.
-fn fit_key(members: &[(&Row, Variant)], gpus: &[Gpu], start: &[f64]) -> Vec<f64> {
+/// The constants that fit these rows best, drawn towards `start`, and their loss.
+fn fit_key(members: &[(&Row, Variant)], gpus: &[Gpu], start: &[f64]) -> (Vec<f64>, f64) {
     let step = members.len().div_ceil(300).max(1);
     let picked: Vec<(&Row, Variant, Machine)> = members
         .iter()
@@ -127,7 +151,7 @@ fn fit_key(members: &[(&Row, Variant)], gpus: &[Gpu], start: &[f64]) -> Vec<f64>
                     depthwise_time(&r.task, c[0], c[1], m)
                 } else {
                     let k = ConvConstants::from_slice(&c).unwrap_or(ConvConstants::START);
-                    family_time(&r.task, v.family, v.tile(), &k, m).time
+                    family_time(&r.task, v, &k, m).time
                 };
                 (t / r.seconds).ln().abs()
             })
@@ -136,12 +160,12 @@ fn fit_key(members: &[(&Row, Variant)], gpus: &[Gpu], start: &[f64]) -> Vec<f64>
         let stray: f64 = p.iter().zip(&logs).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / p.len() as f64;
         error + 0.01 * stray
     };
-    let (best, _) = minimise(&loss, &logs, 0.3, 700);
-    best.iter().map(|l| l.exp()).collect()
+    let (best, least) = minimise(&loss, &logs, 0.3, 1500);
+    (best.iter().map(|l| l.exp()).collect(), least)
 }
 
 /// Forests that repeat the library's answers, by pass, and the one for depthwise convolutions.
-const ORDINARY: Size = Size { trees: 8, leaves: 2500 };
+const ORDINARY: Size = Size { trees: 8, leaves: 4000 };
 const DEPTHWISE: Size = Size { trees: 12, leaves: 100 };
 /// Seed of the forests.
 const SEED: u64 = 11;
@@ -166,17 +190,68 @@ fn learn(tasks: &[(Features, Variant)], size: Size) -> Chooser {
     chooser::train(&x, &y, variants, CHOICE_FEATURES, size, SEED)
 }
 
-/// The choosers of ordinary convolutions, from the library's answers. No measured time or name of these shapes
-/// is in them, so measured rows are new to them.
-pub fn ordinary(asked: &[(Task, Answer)], variants: &Variants, gpu: &Gpu) -> [Chooser; 3] {
+/// The choosers of ordinary convolutions, from the library's answers and the kernels that ran for some of them. No
+/// timed shape is among them, so measured rows are new to them.
+pub fn ordinary(
+    asked: &[(Task, Answer)],
+    variants: &Variants,
+    named: &HashMap<Shape, String>,
+    gpu: &Gpu,
+) -> [Chooser; 3] {
     std::array::from_fn(|pass| {
-        let tasks: Vec<(Features, Variant)> = asked
+        let mut kinds: BTreeMap<_, Vec<Asked>> = BTreeMap::new();
+        let tasks: Vec<Asked> = asked
             .par_iter()
             .filter(|(t, _)| pass_of(t.pass) == pass && !t.depthwise())
-            .filter_map(|(t, a)| Some((shape_features(t, &Machine::of(gpu, t.dtype)), variants.of(t, *a)?)))
+            .filter_map(|(t, a)| {
+                let said = variants.of(t, *a)?;
+                let names = shape_of(t).and_then(|s| named.get(&s));
+                let ran = names.and_then(|n| with_kernels(said, n));
+                Some(Asked {
+                    x: shape_features(t, &Machine::of(gpu, t.dtype)),
+                    task: *t,
+                    answer: *a,
+                    said,
+                    ran,
+                })
+            })
             .collect();
-        learn(&tasks, ORDINARY)
+        for t in tasks {
+            kinds.entry((dtype_group(t.task.dtype), t.answer.kernel())).or_default().push(t);
+        }
+        let labelled: Vec<(Features, Variant)> = kinds.values().flat_map(|members| label(members)).collect();
+        learn(&labelled, ORDINARY)
     })
+}
+
+/// A shape that the library was asked about: what the answer means, and what ran where the kernels were named.
+struct Asked {
+    x: Features,
+    task: Task,
+    answer: Answer,
+    said: Variant,
+    ran: Option<Variant>,
+}
+
+/// Forests that tell the kernels of one answer apart. They stay here.
+const REFINED: Size = Size { trees: 16, leaves: 800 };
+/// Named shapes of an answer from which its kernels are learned.
+const LEAST_NAMED: usize = 60;
+
+/// Variants of shapes with the same answer. An answer may leave the kernel open: then the shapes whose kernels were named
+/// tell it, and a forest of them guesses it for the rest.
+fn label(members: &[Asked]) -> Vec<(Features, Variant)> {
+    // Clusters and parts belong to the shape, not to the kernel.
+    let plain = |v: Variant| Variant { engine: v.engine, tile: v.tile, ..Variant::of_family(v.family) };
+    let named: Vec<(Features, Variant)> = members.iter().filter_map(|m| Some((m.x, plain(m.ran?)))).collect();
+    let open = named.iter().any(|(_, v)| *v != named[0].1) && named.len() >= LEAST_NAMED;
+    let forest = open.then(|| learn(&named, REFINED));
+    let guess = |m: &Asked| {
+        let kernel =
+            m.ran.or_else(|| Some(forest.as_ref()?.guesses(&m.x).first()?.variant)).unwrap_or(m.said);
+        Variant { family: kernel.family, tile: kernel.tile, ..m.said }
+    };
+    members.par_iter().map(|m| (m.x, guess(m))).collect()
 }
 
 /// Samples for the correction, the depthwise chooser, and how often family and tile were guessed right. Depthwise

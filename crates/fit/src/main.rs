@@ -158,8 +158,9 @@ fn main() -> Result<()> {
         let random = choices::read(&own.join("conv_choice.txt.gz"))?;
         let mut asked = choices::read(&own.join("conv_choice_measured.txt.gz"))?;
         asked.extend(random.iter().copied());
-        let (rows, variants) = conv::rows(&calls, &asked);
-        let passes = conv::ordinary(&random, &variants, &gpus[0]);
+        let named = choices::read_names(&own.join("conv_named.txt.gz"))?;
+        let (rows, variants) = conv::rows(&calls, &asked, &named);
+        let passes = conv::ordinary(&random, &variants, &named, &gpus[0]);
         let table = conv::constants(&rows, &gpus);
         let forms = ConvForms::from_forms(table.iter().map(|(k, v)| (k.as_str(), v.as_slice())));
         let (samples, depthwise, [family, tile]) = conv::samples(&rows, &gpus, &forms, &passes);

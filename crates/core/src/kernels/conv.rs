@@ -1,4 +1,4 @@
-//! Convolutions: the kernel families a library chooses from, and the closed-form time of each.
+//! Convolutions: the kernel families a library chooses from, their constants and keys; `conv_form` has their times.
 //!
 //! A convolution is a product in three disguises (implicit GEMM):
 //!
@@ -11,8 +11,8 @@
 //! Tensor-core families pad the channels of every filter tap to their K tile; kernels without group support
 //! are launched once per group; NCHW tensors are converted to NHWC and back around tensor-core kernels.
 
-use super::tile::{Constants, Product, Tiling, best, with_tile};
-use super::{Machine, alignment};
+use super::alignment;
+use super::tile::Constants;
 use crate::dtype::Dtype;
 use crate::ops::{Conv, Gemm, Layout, Pass};
 
@@ -103,6 +103,8 @@ impl ConvFamily {
             Self::Fft
         } else if has("winograd") {
             Self::Winograd
+        } else if has("xmma_depthwise") {
+            Self::Depthwise
         } else if has("sm90_xmma") && (has("fprop") || has("dgrad") || has("wgrad")) {
             Self::Xmma90
         } else if has("sm80_xmma") && has("f32f32_f32f32_f32") {
@@ -139,7 +141,7 @@ impl ConvFamily {
     }
 
     /// Is the kernel launched once per group?
-    fn loops(self) -> bool {
+    pub fn loops(self) -> bool {
         matches!(
             self,
             Self::Fft
@@ -162,11 +164,23 @@ impl ConvFamily {
 
     /// Do its kernels come in tiles that their names tell?
     pub fn tiled(self) -> bool {
-        matches!(self, Self::Xmma90 | Self::Xmma80 | Self::Cutlass | Self::Ffma)
+        matches!(
+            self,
+            Self::Xmma90
+                | Self::Xmma80
+                | Self::Cutlass
+                | Self::Ffma
+                | Self::DgradEngine
+                | Self::Wgrad0
+                | Self::Wgrad1
+                | Self::CommonEngine
+                | Self::Sgemm
+                | Self::Fft
+        )
     }
 
     /// Does it want NHWC tensors with padded channels?
-    fn converts(self) -> bool {
+    pub fn converts(self) -> bool {
         matches!(self, Self::Xmma90 | Self::Xmma80 | Self::Cutlass)
     }
 
@@ -183,7 +197,7 @@ pub struct ConvConstants {
     pub tile: Constants,
     /// Seconds of one conversion kernel.
     pub cv0: f64,
-    /// Share of the sustained DRAM bandwidth that conversions reach.
+    /// Share of the sustained DRAM bandwidth that conversions reach; of the L2 bandwidth that atomic sums reach.
     pub cvbw: f64,
     /// Seconds that a wave of CTAs spends before and after its sums, where the tile is known.
     pub epilogue: f64,
@@ -213,6 +227,14 @@ impl ConvConstants {
         Some(Self { tile, cv0: *a.get(9)?, cvbw: *a.get(10)?, epilogue: *a.get(11)? })
     }
 }
+
+/// Side of the blocks that layout conversion transposes, as its grids show.
+const BLOCK: u64 = 32;
+/// How much slower the general conversion kernel is than transposing: ratio of the rates that fit layers with and
+/// without it best.
+pub const GENERAL: f64 = 12.0;
+/// The same of the kernels that pad channels.
+const PADDING: f64 = 2.0;
 
 /// A plain convolution in one pass: what the families are asked to do.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -273,23 +295,43 @@ impl Task {
     }
 
     /// Bytes that layout conversion or channel padding moves, and how many kernels it takes.
+    ///
+    /// NCHW tensors are transposed in blocks of 32 channels and 32 pixels or taps, so both count in full blocks; filters
+    /// of 1x1 stay as they are, and those of odd channels go through a slow general kernel.
     pub fn conversion(&self) -> (f64, f64) {
         let c = &self.conv;
         let v = if self.dtype.is_half() { 8 } else { 4 };
         let [x, w, y] = self.bytes();
         if !c.channels_last {
-            return (2.0 * (x + w + y), 3.0);
+            let blocks = |n: u64| n.div_ceil(BLOCK) as f64 * BLOCK as f64;
+            let plane = |images: u64, channels: u64, pixels: u64| {
+                2.0 * self.dtype.size() * images as f64 * blocks(channels) * blocks(pixels)
+            };
+            let tensors = plane(c.batch, c.ci, c.h * c.w) + plane(c.batch, c.co, c.oh() * c.ow());
+            return if self.general_filter() {
+                (tensors + 2.0 * GENERAL * w, 3.0)
+            } else if c.r * c.s == 1 {
+                (tensors, 2.0)
+            } else {
+                (tensors + plane(c.co, c.ci / c.groups, c.r * c.s), 3.0)
+            };
         }
         let (pad_in, pad_out) = (!(c.ci / c.groups).is_multiple_of(v), !(c.co / c.groups).is_multiple_of(v));
         let mut bytes = 0.0;
         let mut kernels = 0.0;
         for (needed, size) in [(pad_in, x), (pad_in || pad_out, w), (pad_out, y)] {
             if needed {
-                bytes += 2.0 * size;
+                bytes += 2.0 * PADDING * size;
                 kernels += 1.0;
             }
         }
         (bytes, kernels)
+    }
+
+    /// Do the filters go through the general conversion kernel?
+    pub fn general_filter(&self) -> bool {
+        let v = if self.dtype.is_half() { 8 } else { 4 };
+        !self.conv.channels_last && !self.conv.co.is_multiple_of(v)
     }
 
     /// The plain product that a 1x1 layer with stride 1 is, as a library would call it.
@@ -327,83 +369,6 @@ impl Task {
             _ => 1,
         }
     }
-}
-
-/// The form of one family: its tiling of one launch, launches, and conversions.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FamilyTime {
-    /// Seconds in all.
-    pub time: f64,
-    /// The product's tiling (of one launch).
-    pub tiling: Tiling,
-    /// Launches of the main kernel.
-    pub launches: f64,
-    /// Seconds of layout conversion.
-    pub conversion: f64,
-}
-
-/// Time of a task by one family: with the tile (rows, columns, depth) where it is known, else with the best one.
-pub fn family_time(
-    task: &Task,
-    family: ConvFamily,
-    tile: Option<[f64; 3]>,
-    c: &ConvConstants,
-    machine: &Machine,
-) -> FamilyTime {
-    let conv = &task.conv;
-    let groups = conv.groups as f64;
-    let [x, w, y] = task.bytes();
-    let tap = match family {
-        ConvFamily::Xmma90 | ConvFamily::Xmma80 | ConvFamily::Cutlass => tile.map_or(32.0, |t| t[2].max(8.0)),
-        _ => 1.0,
-    };
-    let (mut m, n, k) = task.dims(tap);
-    let mut batch = 1.0;
-    if family == ConvFamily::Gemm && !conv.channels_last && task.pass != Pass::Wgrad {
-        // NCHW: one product per image.
-        batch = conv.batch as f64;
-        m = (m / batch).max(1.0);
-    }
-    if family == ConvFamily::Winograd {
-        // F(4x4, 3x3): 36 multiplies for 16 results of 9 taps.
-        m = (m / 4.0).max(1.0);
-    }
-    let launches = if family.loops() { groups } else { 1.0 };
-    let share = 1.0 / launches;
-    let (read, written) = match task.pass {
-        Pass::Fwd => (x + w, y),
-        Pass::Dgrad => (y + w, x),
-        _ => (x + y, w),
-    };
-    let product = Product {
-        batch: batch * if launches > 1.0 { 1.0 } else { groups },
-        m,
-        n,
-        k,
-        element: task.dtype.size(),
-        read: read * share,
-        written: written * share,
-        max_split: if task.pass == Pass::Wgrad { 128.0 } else { 16.0 },
-        min_part: 256.0,
-        step: 32.0,
-    };
-    let tiling = match tile {
-        Some([bm, bn, _]) => with_tile(&product, &c.tile, machine, (bm, bn), c.epilogue),
-        None => best(&product, &c.tile, machine),
-    };
-    let conversion = if family.converts() {
-        let (bytes, kernels) = task.conversion();
-        kernels * c.cv0 + bytes / (c.cvbw * machine.dram)
-    } else {
-        0.0
-    };
-    FamilyTime { time: tiling.time * launches + conversion, tiling, launches, conversion }
-}
-
-/// Time of a depthwise task: `t0 + bytes/(rate DRAM)` with the constants of its key.
-pub fn depthwise_time(task: &Task, t0: f64, rate: f64, machine: &Machine) -> f64 {
-    let [x, w, y] = task.bytes();
-    t0 + (x + w + y) / (rate * machine.dram)
 }
 
 /// A guess is sure when it is likelier than this.

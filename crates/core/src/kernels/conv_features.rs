@@ -1,16 +1,17 @@
 //! Convolutions as the learned parts see them: the shape, the guessed kernels and the reference time.
 
-use super::conv::{ConvConstants, ConvFamily, FamilyTime, Task, depthwise_time, family_time};
+use super::conv::{ConvConstants, ConvFamily, Task};
+use super::conv_form::{FamilyTime, depthwise_time, family_time};
 use super::{Machine, alignment};
 use crate::dtype::Dtype;
 use crate::ops::{Gemm, Pass};
-use crate::time::choice::{Guess, KEPT};
+use crate::time::choice::{Guess, KEPT, Variant};
 use crate::time::trees::{Features, MAX_FEATURES};
 
 /// Places that the shape fills: what the choosers see.
 pub const CHOICE_FEATURES: usize = 80;
 /// Places that are filled in all.
-pub const FEATURES: usize = 124;
+pub const FEATURES: usize = 127;
 
 fn log2(x: f64) -> f32 {
     x.max(1e-30).log2() as f32
@@ -18,8 +19,8 @@ fn log2(x: f64) -> f32 {
 
 /// Where the constants of a family come from.
 pub trait ConvTable {
-    /// Constants of a product family and engine for this task.
-    fn product(&self, task: &Task, family: ConvFamily, engine: u8) -> ConvConstants;
+    /// Constants of a variant for this task.
+    fn product(&self, task: &Task, variant: &Variant) -> ConvConstants;
     /// Seconds of a plain product in this format, by the product model.
     fn plain_product(&self, gemm: &Gemm, dtype: Dtype) -> f64;
     /// Seconds and rate of a depthwise family for this task.
@@ -138,7 +139,7 @@ pub fn variant_time(
         let (t0, rate) = table.depthwise(task, v.family);
         return (depthwise_time(task, t0, rate, machine), None);
     }
-    let form = family_time(task, v.family, v.tile(), &table.product(task, v.family, v.engine), machine);
+    let form = family_time(task, v, &table.product(task, v), machine);
     let plain = v.family == ConvFamily::Gemm && task.pointwise() && task.conv.groups == 1;
     let time = if plain { table.plain_product(&task.as_gemm(), task.dtype) } else { form.time };
     (time, Some(form))
@@ -163,7 +164,8 @@ pub fn candidates_of(
     let reference = if weight > 0.0 {
         (log / weight).exp()
     } else {
-        family_time(task, ConvFamily::Ffma, None, &ConvConstants::START, machine).time
+        let plain = Variant::of_family(ConvFamily::Ffma);
+        family_time(task, &plain, &ConvConstants::START, machine).time
     };
     Candidates { guesses, reference }
 }
@@ -205,6 +207,10 @@ pub fn finish(shape: &Features, candidates: &Candidates, machine: &Machine) -> F
         push((t.tiles / (t.waves * machine.sm)) as f32);
         push(log2((form.conversion / time).max(1e-4)));
         push(log2(form.launches));
+        for v in g.variant.cluster {
+            push(f32::from(v));
+        }
+        push(f32::from(u8::from(g.variant.segments)));
     }
     debug_assert!(at <= FEATURES, "{at}");
     x

@@ -18,7 +18,8 @@
 //! ```
 //!
 //! [`with_tile`] evaluates one tile that is known (convolutions, whose tile the library tells) and adds
-//! `epilogue * ceil(wv/occ)`: what every wave of CTAs spends before and after its sums.
+//! `epilogue * ceil(wv/occ)`: what every wave of CTAs spends before and after its sums. [`in_clusters`] does so for
+//! kernels that stay on their SMs in clusters of CTAs and take one tile after the other.
 //!
 //! Where e is the element size; eff, slope, pw, l2, bw, hot, kl, red0 and t0 are fitted per kernel class
 //! (`data/fitted`); `miss` is the share of the compulsory bytes that come from DRAM: operands that are used
@@ -308,20 +309,74 @@ pub fn best_of(p: &Product, c: &Constants, machine: &Machine, tiles: &[(f64, f64
     best
 }
 
-/// The tiling of a product with a tile that is known; every wave of CTAs costs `epilogue` seconds more.
+/// The tiling of a product with a tile of known rows, columns and depth; every wave of CTAs costs `epilogue` seconds
+/// more.
 pub fn with_tile(
     p: &Product,
     c: &Constants,
     machine: &Machine,
-    (bm, bn): (f64, f64),
+    [bm, bn, depth]: [f64; 3],
     epilogue: f64,
 ) -> Tiling {
+    let p = &Product { step: depth.max(1.0), ..*p };
     let fixed = Fixed::new(p, c, machine);
     let mut best = fixed.nothing();
     let small = (bm * bn / 16384.0).min(1.0).powf(c.pw);
     fixed.try_tile(p, c, machine.sm, (bm, bn, small), epilogue, &mut best);
     best.time += c.t0 * machine.latency;
     best
+}
+
+/// SMs that persistent kernels fill with clusters of 1 to 8 CTAs, of the 132 of a chip: their grids show it. A
+/// cluster stays within one of the chip's processing clusters, so some SMs are left over.
+const CLUSTERED: [f64; 8] = [132.0, 132.0, 117.0, 120.0, 110.0, 102.0, 105.0, 120.0];
+/// The same with larger clusters.
+const LARGER: f64 = 112.0;
+/// SMs of that chip.
+const CLUSTERED_OF: f64 = 132.0;
+
+/// Clusters of `size` CTAs that run at a time.
+fn resident(size: f64, sm: f64) -> f64 {
+    let filled = CLUSTERED.get((size as usize).saturating_sub(1)).copied().unwrap_or(LARGER);
+    (filled * sm / CLUSTERED_OF / size).floor().max(1.0)
+}
+
+/// The tiling of a product by a persistent kernel with a known tile in clusters of `cluster` CTAs; it may share out
+/// all sums evenly among the SMs where `segments` says so.
+pub fn in_clusters(
+    p: &Product,
+    c: &Constants,
+    machine: &Machine,
+    (bm, bn): (f64, f64),
+    cluster: (f64, f64),
+    segments: bool,
+    epilogue: f64,
+) -> Tiling {
+    let fixed = Fixed::new(p, c, machine);
+    let size = cluster.0 * cluster.1;
+    let rows = ((p.m / bm).ceil() / cluster.0).ceil();
+    let clusters = rows * ((p.n / bn).ceil() / cluster.1).ceil() * p.batch;
+    let at_once = resident(size, machine.sm);
+    let waves = (clusters / at_once).ceil();
+    let teff = 1.0 / (1.0 + c.slope * (1.0 / bm + 1.0 / bn));
+    let small = (bm * bn / 16384.0).min(1.0).powf(c.pw);
+    let part = (p.k / 32.0).ceil() * 32.0;
+    let tile = 2.0 * bm * bn * part * fixed.per_sm / (teff * small) + c.kl * machine.latency * (part / 32.0);
+    let tiles = clusters * size;
+    // A cluster reads its operands once.
+    let l2 = tiles * (bm / cluster.1 + bn / cluster.0) * part * p.element * fixed.l2_rate;
+    let mut compute = waves * tile;
+    let mut reduction = 0.0;
+    if segments {
+        let shared = tile * clusters / at_once;
+        let cost = c.red0 * machine.latency + 8.0 * at_once * size * bm * bn * fixed.l2_rate;
+        if shared + cost < compute {
+            (compute, reduction) = (shared, cost);
+        }
+    }
+    let latency = waves * epilogue * machine.latency;
+    let time = c.t0 * machine.latency + compute.max(l2).max(fixed.dram) + latency + reduction;
+    Tiling { time, compute, l2, latency, reduction, bm, bn, part, tiles, waves, ..fixed.nothing() }
 }
 
 #[cfg(test)]
@@ -361,6 +416,17 @@ mod tests {
         let rate = 2.0 * 8192f64.powi(3) / t.time;
         assert!(rate > 0.6 * H200.peak && rate < H200.peak, "{:.0} TFLOP/s", rate / 1e12);
         assert_eq!(t.split, 1.0);
+    }
+
+    #[test]
+    fn clusters_leave_sms_idle() {
+        let p = product(128.0 * 128.0, 128.0, 4096.0);
+        let time = |cluster, segments| {
+            in_clusters(&p, &Constants::START, &H200, (128.0, 128.0), cluster, segments, 0.0)
+        };
+        // 128 tiles: one wave of single CTAs, two of fifteen clusters of eight
+        assert_eq!((time((1.0, 1.0), false).waves, time((8.0, 1.0), false).waves), (1.0, 2.0));
+        assert!(time((8.0, 1.0), true).time < time((8.0, 1.0), false).time);
     }
 
     #[test]

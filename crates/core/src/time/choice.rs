@@ -1,7 +1,7 @@
 //! Which kernels a library would run for a convolution: its heuristics, learned from its own answers.
 //!
 //! cuDNN was asked for its choice on 300,000 shapes (`tools/measure/cudnn_choice.cpp`); random forests repeat it. A
-//! choice is a [`Variant`]: the engine's number, the kernel family it launches and the tile of its kernels.
+//! choice is a [`Variant`]: the engine's number, the kernel family it launches, the tile and the clusters of its kernels.
 
 use super::trees::Features;
 use crate::kernels::conv::ConvFamily;
@@ -15,9 +15,25 @@ pub struct Variant {
     pub engine: u8,
     /// Rows, columns and depth of a CTA's tile; zeros where it is not known.
     pub tile: [u16; 3],
+    /// CTAs of a cluster along rows and columns; zeros for kernels without clusters.
+    pub cluster: [u8; 2],
+    /// May the kernel share out the sums of its last tiles among all SMs?
+    pub segments: bool,
+    /// Parts of the sum: 1 + log2 of their number; 0 where it is not known.
+    pub split: u8,
 }
 
 impl Variant {
+    /// Parts of the sum, if they are known.
+    pub fn parts(&self) -> Option<f64> {
+        (self.split > 0).then(|| f64::from(self.split - 1).exp2())
+    }
+
+    /// A variant of which only the family is known.
+    pub fn of_family(family: ConvFamily) -> Self {
+        Self { family, engine: u8::MAX, tile: [0; 3], cluster: [0; 2], segments: false, split: 0 }
+    }
+
     /// The tile, if it is known.
     pub fn tile(&self) -> Option<[f64; 3]> {
         (self.tile[0] > 0).then(|| self.tile.map(f64::from))
@@ -121,6 +137,7 @@ impl Chooser {
             out.push(v.family as u8);
             out.push(v.engine);
             v.tile.iter().for_each(|t| out.extend(t.to_le_bytes()));
+            out.extend([v.cluster[0], v.cluster[1], u8::from(v.segments), v.split]);
         }
         out.extend((self.trees.len() as u32).to_le_bytes());
         for t in &self.trees {
@@ -151,9 +168,11 @@ impl Chooser {
         let count = word(rest)?;
         let mut out = Self::default();
         for _ in 0..count {
-            let b = take(rest, 8)?;
+            let b = take(rest, 12)?;
             let family = ConvFamily::from_index(b[0])?;
-            out.variants.push(Variant { family, engine: b[1], tile: [pair(b, 2), pair(b, 4), pair(b, 6)] });
+            let tile = [pair(b, 2), pair(b, 4), pair(b, 6)];
+            let (cluster, segments, split) = ([b[8], b[9]], b[10] > 0, b[11]);
+            out.variants.push(Variant { family, engine: b[1], tile, cluster, segments, split });
         }
         let count = word(rest)?;
         for _ in 0..count {
@@ -207,7 +226,8 @@ mod tests {
 
     #[test]
     fn chooses_and_round_trips() {
-        let variant = |engine| Variant { family: ConvFamily::Xmma90, engine, tile: [128, 64, 32] };
+        let known = Variant::of_family(ConvFamily::Xmma90);
+        let variant = |engine| Variant { engine, tile: [128, 64, 32], cluster: [2, 1], ..known };
         let mut c = Chooser::new(vec![variant(1), variant(2), variant(3)]);
         c.push(vec![(2, 1.0, LEAF, LEAF | 1)], vec![[(2, 200), (0, 50), (0, 0)], [(1, 255), (0, 0), (0, 0)]]);
         let mut x = [0.0; MAX_FEATURES];

@@ -1,5 +1,6 @@
 //! Constants of the convolution families, looked up by key with coarser keys to fall back on.
 
+use super::choice::Variant;
 use super::fitted::Fitted;
 use crate::dtype::Dtype;
 use crate::kernels::conv::{ConvConstants, ConvFamily, ConvKey, Task};
@@ -13,13 +14,28 @@ pub struct ConvForms {
     /// By [`ConvKey::index`].
     products: Vec<Option<ConvConstants>>,
     depthwise: Vec<Option<(f64, f64)>>,
-    /// Constants of single engines, by [`ConvKey::index`] and engine.
-    engines: HashMap<(usize, u8), ConvConstants>,
+    /// Constants of single engines, by [`ConvKey::index`] and engine, and of their tiles; zeros stand for all tiles.
+    engines: HashMap<(usize, EngineTile), ConvConstants>,
 }
+
+/// An engine and its tile.
+type EngineTile = (u8, [u16; 3]);
 
 /// Name of the constants of one engine of a key.
 pub fn engine_key(key: &str, engine: u8) -> String {
     format!("{key}/engine{engine}")
+}
+
+/// Name of the constants of one tile of an engine of a key.
+pub fn tile_key(key: &str, engine: u8, [rows, columns, depth]: [u16; 3]) -> String {
+    format!("{}/{rows}x{columns}x{depth}", engine_key(key, engine))
+}
+
+/// Engine and tile from the end of such a name.
+fn engine_and_tile(text: &str) -> Option<EngineTile> {
+    let Some((engine, tile)) = text.split_once('/') else { return Some((text.parse().ok()?, [0; 3])) };
+    let mut sides = tile.split('x').map(|v| v.parse().ok());
+    Some((engine.parse().ok()?, [sides.next()??, sides.next()??, sides.next()??]))
 }
 
 /// The key itself, then each shorter one: `a/b/c`, `a/b`, `a`.
@@ -46,10 +62,10 @@ impl ConvForms {
             depthwise: vec![None; ConvKey::COUNT],
             engines: HashMap::new(),
         };
-        let mut engines: HashMap<&str, Vec<(u8, ConvConstants)>> = HashMap::new();
+        let mut engines: HashMap<&str, Vec<(EngineTile, ConvConstants)>> = HashMap::new();
         for (key, values) in &table {
             if let Some((key, engine)) = key.rsplit_once("/engine")
-                && let (Ok(engine), Some(c)) = (engine.parse(), ConvConstants::from_slice(values))
+                && let (Some(engine), Some(c)) = (engine_and_tile(engine), ConvConstants::from_slice(values))
             {
                 engines.entry(key).or_default().push((engine, c));
             }
@@ -84,10 +100,12 @@ impl std::fmt::Debug for ConvContext<'_> {
 }
 
 impl ConvTable for ConvContext<'_> {
-    fn product(&self, task: &Task, family: ConvFamily, engine: u8) -> ConvConstants {
-        let key = ConvKey::new(task, family).index();
-        if let Some(c) = self.forms.engines.get(&(key, engine)) {
-            return *c;
+    fn product(&self, task: &Task, v: &Variant) -> ConvConstants {
+        let key = ConvKey::new(task, v.family).index();
+        for tile in [v.tile, [0; 3]] {
+            if let Some(c) = self.forms.engines.get(&(key, (v.engine, tile))) {
+                return *c;
+            }
         }
         self.forms.products.get(key).copied().flatten().unwrap_or(ConvConstants::START)
     }
