@@ -46,7 +46,7 @@ fn smooth(trees: usize, min_leaf: usize, feature_fraction: f32) -> Settings {
     Settings {
         trees,
         depth: 6,
-        rate: 0.11,
+        rate: 0.12,
         loss: Loss::Quantile(0.45),
         second: Loss::Squared,
         bags: 2,
@@ -145,7 +145,7 @@ fn main() -> Result<()> {
             let name = stream::name(family);
             let there = vectors.iter().filter(|v| v.class == family.name()).cloned().collect();
             learners.push(
-                Learner::new(name, samples, stream_form::FEATURES, smooth(160, 5, 0.6)).left_out(there),
+                Learner::new(name, samples, stream_form::FEATURES, smooth(110, 5, 0.6)).left_out(there),
             );
         }
     }
@@ -233,7 +233,7 @@ fn products(
     let bf16 = gemm::rows(&data::bf16_products(shared)?, Library::Served);
     let wide = Settings { min_leaf: 20, ..smooth(130, 20, 0.5) };
     for (name, rows, settings) in [
-        ("gemm/h200", own, smooth(200, 5, 0.5)),
+        ("gemm/h200", own, smooth(160, 5, 0.5)),
         ("gemm/bf16", gemm::thinned(bf16, 20_000), wide),
         ("gemm/fp8", gemm::thinned(quantised, 10_000), wide),
         ("gemm/fp32", gemm::thinned(fp32, 20_000), wide),
