@@ -263,8 +263,7 @@ impl<'a> Scorer<'a> {
         };
         push("iteration", measured, p.time.us(), p.low.us() <= measured && measured <= p.high.us());
         if let Some(busy) = busy_ms {
-            let scale = p.gpu_busy.us() / p.gpu_wall.us();
-            let (low, high) = (p.low.us() * scale, p.high.us() * scale);
+            let (low, high) = (p.gpu_busy_low.us(), p.gpu_busy_high.us());
             push("gpu_busy", busy * 1e3, p.gpu_busy.us(), low <= busy * 1e3 && busy * 1e3 <= high);
         }
         Some(())

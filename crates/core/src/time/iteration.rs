@@ -128,6 +128,10 @@ pub struct IterationPrediction {
     pub high: Seconds,
     /// Sum of kernel times.
     pub gpu_busy: Seconds,
+    /// 90 % of measurements of it should lie between this
+    pub gpu_busy_low: Seconds,
+    /// and this.
+    pub gpu_busy_high: Seconds,
     /// Time during which the GPU works.
     pub gpu_wall: Seconds,
     /// Host time.
@@ -228,6 +232,8 @@ impl TimeModel {
             low: Seconds::ZERO,
             high: Seconds::ZERO,
             gpu_busy: Seconds::ZERO,
+            gpu_busy_low: Seconds::ZERO,
+            gpu_busy_high: Seconds::ZERO,
             gpu_wall: Seconds::ZERO,
             host: Seconds::ZERO,
             bound: Bound::Latency,
@@ -274,6 +280,9 @@ impl TimeModel {
         // host-bound iterations on an H200: 5 % end below 0.79 of the prediction, 5 % above 1.6).
         let host_down = out.host * 0.74;
         let host_up = out.host * 1.6;
+        let streams = if out.gpu_wall.0 > 0.0 { out.gpu_busy / out.gpu_wall } else { 1.0 };
+        out.gpu_busy_low = (out.gpu_busy - Seconds(down * streams)).max(Seconds::ZERO);
+        out.gpu_busy_high = out.gpu_busy + Seconds(up * streams);
         let gpu = out.gpu_wall + pauses;
         out.low = host.join((gpu - Seconds(down)).max(Seconds::ZERO), host_down).min(out.time);
         out.high = host.join(gpu + Seconds(up), host_up).max(out.time);
