@@ -35,7 +35,7 @@ const MEASURED_DRAM: f64 = 4.3e12;
 const MEASURED_ISSUE: f64 = 132.0 * 1.98e9;
 /// Calls shorter than this are held against smaller ones. Products and convolutions grow with the cube of their
 /// sizes, so that only the shortest waver; more of them do on GPUs whose corrections came from others.
-const SHORT_PRODUCT_MEASURED: f64 = 10e-6;
+const SHORT_PRODUCT_MEASURED: f64 = 25e-6;
 const SHORT_PRODUCT: f64 = 1e-3;
 const SHORT_STREAM: f64 = 200e-6;
 /// Least time of a call of double size.
