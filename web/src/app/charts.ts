@@ -44,11 +44,21 @@ export function paretoChart(offers: Offer[], width: number): Chart | null {
   const y = (u: number): number => Math.log(u / u0) / Math.log(u1 / u0) * (height - 70);
   const labelled: typeof priced = [];
   const above: typeof priced = [];
+  const below: typeof priced = [];
+  const taken: [number, number, number, number][] = [];
+  // Takes a place of the chart (left, right, bottom, top in pixels) if nothing is there.
+  const take = (left: number, middle: number, long: number): boolean => {
+    const [right, bottom, top] = [left + long, middle - 7, middle + 7];
+    if (right > width - 70 || taken.some((t) => left < t[1] && t[0] < right && bottom < t[3] && t[2] < top)) return false;
+    taken.push([left, right, bottom, top]);
+    return true;
+  };
   for (const o of [...priced].sort((a, b) => Number(b.chosen) - Number(a.chosen) || Number(b.pareto) - Number(a.pareto) || a.usd - b.usd)) {
-    const clear = labelled.every((l) => Math.abs(y(l.usd) - y(o.usd)) > 14 || Math.abs(x(l.hours) - x(o.hours)) > (small ? 62 : 84));
-    if (clear && x(o.hours) < width - 90 - (small ? 50 : 70)) labelled.push(o);
-    // A point of the front keeps its name, over it where there is no room beside it.
-    else if (o.pareto) above.push(o);
+    const [px, py, long] = [x(o.hours), y(o.usd), o.gpu.length * (small ? 5.6 : 6.8)];
+    if (take(px + 8, py, long)) labelled.push(o);
+    // A point of the front keeps its name, over or under it where there is no room beside it.
+    else if (o.pareto && take(px - long / 2, py + 12, long)) above.push(o);
+    else if (o.pareto && take(px - long / 2, py - 13, long)) below.push(o);
   }
   const color = (o: Offer): string => (o.keeps_limits === false ? "var(--soft)" : o.pareto ? "#d55e00" : "var(--accent)");
   return Plot.plot({
@@ -61,6 +71,7 @@ export function paretoChart(offers: Offer[], width: number): Chart | null {
       Plot.line(front, { x: "hours", y: "usd", stroke: "#d55e00", strokeWidth: 1.5, strokeDasharray: "5 3" }),
       Plot.dot(priced, { x: "hours", y: "usd", r: (o: Offer) => (o.chosen ? 8 : o.pareto ? 5.5 : 4), symbol: (o: Offer) => (o.pareto ? "diamond" : "circle"), fill: color, stroke: (o: Offer) => (o.chosen ? "var(--ink)" : "var(--page)"), strokeWidth: (o: Offer) => (o.chosen ? 2.5 : 0.8), fillOpacity: (o: Offer) => (o.keeps_limits === false ? 0.35 : 0.95) }),
       Plot.text(above, { x: "hours", y: "usd", text: "gpu", dy: -12, fontSize: small ? 9 : 11, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
+      Plot.text(below, { x: "hours", y: "usd", text: "gpu", dy: 13, fontSize: small ? 9 : 11, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
       Plot.text(labelled, { x: "hours", y: "usd", text: "gpu", dx: 8, textAnchor: "start", fontSize: small ? 9 : 11, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
       Plot.tip(priced, Plot.pointer({ x: "hours", y: "usd", title: (o) => `${o.gpu}\n${time(o.iteration_ms * 1e3)} per iteration, ${digits(o.samples_per_s)} samples/s\n$${digits(o.usd)} per million samples at $${digits(o.usd_per_hour ?? 0)} per hour\nbinds: ${BOUND_NAMES[o.bound]}`, ...TIP })),
     ],
