@@ -50,8 +50,9 @@ def test_torch_export(folder: Path) -> None:
     # The zoo's inference takes PyTorch's fused attention module; the archive holds the parts that it was traced into: the
     # same products, attention and norms, and beside them copies and a bias that the module does not have.
     imported, zoo = infer(str(folder / "vit_b_16.pt2"), "--batch", "32"), infer("vit_b_16", "--batch", "32")
-    agree(imported, zoo, 0.01, 0.1)
-    assert imported["iteration_ms"] > zoo["iteration_ms"]
+    more = of_kind(imported, "permute_copy") + of_kind(imported, "add_bias")
+    assert more > 0 and of_kind(zoo, "permute_copy") == of_kind(zoo, "add_bias") == 0
+    agree({**imported, "iteration_ms": imported["iteration_ms"] - more}, zoo, 0.01, 0.02)
     for op in ("linear", "conv2d", "sdpa", "gelu", "layernorm"):
         assert of_kind(imported, op) == pytest.approx(of_kind(zoo, op), rel=0.01), op
 
