@@ -3,7 +3,7 @@
 use crate::dtype::Dtype;
 use crate::gpu::{Architecture, Gpu};
 use crate::roofline::Entry;
-use crate::time::model::kernels_of;
+use crate::time::model::plain_as_measured;
 use serde::{Deserialize, Serialize};
 
 /// Errors by family, written by `preflop-fit` next to the constants.
@@ -43,15 +43,13 @@ const LEAST_SHARE: f64 = 0.01;
 /// The part of the fit that speaks for a family.
 fn fit_of(family: &str, dtype: &str, gpu: &Gpu) -> Option<&'static str> {
     let wide = dtype == Dtype::Fp32.name() || dtype == Dtype::Fp64.name();
-    // Hopper's plain pipes, and the B200's with the same kernels, were measured by the project.
-    let asked = matches!(kernels_of(gpu), Architecture::Hopper | Architecture::Blackwell);
     Some(match family {
-        "conv" if wide && !asked => "plain/conv",
+        "conv" if wide && !plain_as_measured(gpu) => "plain/conv",
         "conv" if wide => "conv/fp32",
         "conv" if dtype == Dtype::Tf32.name() => "conv/tf32",
         "conv" => "conv/half",
         "gemm" if gpu.architecture == Architecture::Hopper => "gemm/h200",
-        "gemm" if wide && asked => "gemm/h200",
+        "gemm" if wide && plain_as_measured(gpu) => "gemm/h200",
         "gemm" if wide => "gemm/fp32",
         "gemm" if dtype == Dtype::Fp8.name() => "gemm/fp8",
         "gemm" => "gemm/bf16",

@@ -5,7 +5,7 @@ mod form;
 mod plain;
 mod stream_time;
 
-pub use expert::{Library, kernels_of};
+pub use expert::{Library, kernels_of, plain_as_measured};
 pub use form::KernelForm;
 
 use super::choice::{Choosers, Guess};

@@ -89,8 +89,7 @@ pub(super) fn expert(dtype: Dtype, class: u8, gpu: &Gpu) -> Expert {
             forest: "gemm/bf16",
             pooled: "gemm/bf16/pooled",
         },
-        // Blackwell's plain pipes run the kernels that Hopper's do.
-        Dtype::Fp32 | Dtype::Fp64 if !hopper && generation != Architecture::Blackwell => Expert {
+        Dtype::Fp32 | Dtype::Fp64 if !plain_as_measured(gpu) => Expert {
             library: Library::Plain,
             constants: Dtype::Fp32,
             forest: "gemm/fp32",
@@ -104,6 +103,12 @@ pub(super) fn expert(dtype: Dtype, class: u8, gpu: &Gpu) -> Expert {
 /// has the tensor instructions of Ada, not those of the B200.
 pub fn kernels_of(gpu: &Gpu) -> Architecture {
     if gpu.compute_capability.starts_with("12.") { Architecture::Ada } else { gpu.architecture }
+}
+
+/// Do the project's own measurements speak for fp32 on plain pipes? They were made on Hopper, and the B200 runs the same
+/// kernels there.
+pub fn plain_as_measured(gpu: &Gpu) -> bool {
+    matches!(kernels_of(gpu), Architecture::Hopper | Architecture::Blackwell)
 }
 
 /// The generation whose fp32 kernels are nearest. With the tiles that a generation has, Volta's constants give the

@@ -1,8 +1,8 @@
 //! fp32 convolutions outside Hopper: the fastest of the library's algorithms, corrected.
 
-use super::{Draft, TimeModel, bound_of, kernels_of};
+use super::{Draft, TimeModel, bound_of, plain_as_measured};
 use crate::dtype::Dtype;
-use crate::gpu::{Architecture, Gpu, Vendor};
+use crate::gpu::{Gpu, Vendor};
 use crate::kernels::Machine;
 use crate::kernels::conv::Task;
 use crate::kernels::plain_conv::{Algorithm, Figures, features, gemm, winograd};
@@ -24,10 +24,9 @@ pub(super) fn figures(fitted: &Fitted) -> [Figures; 3] {
     Algorithm::ALL.map(|a| fitted.form(a.key()).and_then(|f| f.try_into().ok()).unwrap_or(a.start()))
 }
 
-/// Do these forms speak for a task on a GPU? Hopper's library was asked itself, and the B200 runs its kernels.
+/// Do these forms speak for a task on a GPU?
 pub(super) fn applies(task: &Task, gpu: &Gpu) -> bool {
-    let asked = matches!(kernels_of(gpu), Architecture::Hopper | Architecture::Blackwell);
-    task.dtype == Dtype::Fp32 && task.conv.groups == 1 && !asked
+    task.dtype == Dtype::Fp32 && task.conv.groups == 1 && !plain_as_measured(gpu)
 }
 
 /// Is a task like those that were learned from? They are forward 3x3 layers (a data gradient is one with channels
