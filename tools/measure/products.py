@@ -94,7 +94,7 @@ def times(a):
         allow_tf32(dt == "tf32")
         turn += 1
         try:
-            us, copies = time_calls(maker(op, dt, shape), long_ms=5.0)
+            us, copies = time_calls(maker(op, dt, shape), span_ms=1.5, replays=5, long_ms=5.0)
             out.row([op, "fwd", dt, shape, f"{us:.3f}", copies])
         except Exception as e:
             bad += 1

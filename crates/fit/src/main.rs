@@ -97,16 +97,21 @@ fn main() -> Result<()> {
     let mut measured = data::operators(&own.join("ops.csv.gz"), 0, "ops")?;
     measured.extend(data::optional(&own.join("ops_extra.csv.gz"), "ops_extra")?);
     measured.extend(data::optional(&own.join("forward.csv.gz"), "forward")?);
-    for name in data::WITHOUT_CUDNN {
-        measured.extend(data::without_cudnn(&own.join(format!("{name}.csv.gz")), name)?);
+    for (name, gap) in data::WITHOUT_CUDNN {
+        measured.extend(data::without_cudnn(&own.join(format!("{name}.csv.gz")), name, gap)?);
     }
     let mut constants = ConstantsFile::default();
     let mut learners = Vec::new();
     let mut choosers = None;
 
-    let picks = |family: &str| wanted.is_empty() || wanted.iter().any(|w| family.starts_with(w.as_str()));
+    // `gemm` picks all products, `gemm/h200` one fit of them.
+    let picks = |family: &str| {
+        let within = |w: &str| w.strip_prefix(family).is_some_and(|rest| rest.starts_with('/'));
+        wanted.is_empty() || wanted.iter().any(|w| family.starts_with(w.as_str()) || within(w))
+    };
     if picks("gemm") {
-        products(&measured, &shared, &gpus, &mut constants, &mut learners)?;
+        let sources = Sources { measured: &measured, own, shared: &shared };
+        products(&sources, &gpus, &picks, &mut constants, &mut learners)?;
     }
     if picks("attention") {
         let published = data::published_attention(&shared)?;
@@ -215,29 +220,44 @@ fn main() -> Result<()> {
     Ok(())
 }
 
+/// Where measurements come from.
+struct Sources<'a> {
+    /// The project's own operators, all files.
+    measured: &'a [data::Measured],
+    /// Its folder, and the one with published measurements.
+    own: &'a Path,
+    shared: &'a Path,
+}
+
 /// The four fits of matrix products: the H200 in all formats, and bf16, fp8 and fp32 across GPUs.
 fn products(
-    measured: &[data::Measured],
-    shared: &Path,
+    from: &Sources,
     gpus: &[Gpu],
+    picks: &dyn Fn(&str) -> bool,
     constants: &mut ConstantsFile,
     learners: &mut Vec<Learner>,
 ) -> Result<()> {
-    let own = gemm::rows(measured, Library::Own);
+    let shared = from.shared;
+    let mut own = gemm::rows(from.measured, Library::Own);
+    own.extend(gemm::rows(&data::served_as_own(from.own)?, Library::Own));
     // On Hopper our own fp8 rows speak: the published ones hold the serving engine's quantisation too.
     let mut quantised = gemm::rows(&data::fp8_products(shared)?, Library::Served);
     quantised.retain(|r| gpus[r.gpu].architecture != Architecture::Hopper);
     // Under 0.2 ms these times are mostly the host's.
     let mut fp32 = gemm::rows(&data::fp32_products(shared)?, Library::Plain);
     fp32.retain(|r| r.seconds > 2e-4);
-    let bf16 = gemm::rows(&data::bf16_products(shared)?, Library::Served);
+    let mut bf16 = gemm::rows(&data::bf16_products(shared)?, Library::Served);
+    bf16.extend(gemm::rows(&data::optional(&from.own.join("served.csv.gz"), "served")?, Library::Served));
     let wide = Settings { min_leaf: 20, ..smooth(130, 20, 0.5) };
     for (name, rows, settings) in [
-        ("gemm/h200", own, smooth(160, 5, 0.5)),
-        ("gemm/bf16", gemm::thinned(bf16, 20_000), wide),
+        ("gemm/h200", own, smooth(200, 5, 0.6)),
+        ("gemm/bf16", gemm::thinned(bf16, 25_000), wide),
         ("gemm/fp8", gemm::thinned(quantised, 10_000), wide),
         ("gemm/fp32", gemm::thinned(fp32, 20_000), wide),
     ] {
+        if !picks(name) {
+            continue;
+        }
         let fit = gemm::Fit::new(&rows, gpus);
         constants.tiles.extend(fit.constants());
         let mut learner = Learner::new(name, fit.samples(gpus, false), gemm_form::FEATURES, settings);

@@ -30,9 +30,9 @@ pub struct LeftOut {
 }
 
 /// Sources of catalogue figures that are the measurements themselves.
-const MEASURED: [&str; 3] = ["neusight", "aiconfigurator", "deepbench"];
+const MEASURED: [&str; 4] = ["neusight", "aiconfigurator", "deepbench", "preflop"];
 
-/// A GPU of the measurements as its file would be without them.
+/// A GPU of the measurements as its file would be without them. It has no name, so that no fit is its own.
 pub fn stranger(name: &str) -> Result<Gpu> {
     let (file, text) = catalog::FILES.iter().find(|(n, _)| *n == name).context("no such GPU file")?;
     let mut inside = false;
@@ -47,7 +47,7 @@ pub fn stranger(name: &str) -> Result<Gpu> {
             kept.push('\n');
         }
     }
-    Ok(parse(&kept, file)?)
+    Ok(Gpu { name: String::new(), ..parse(&kept, file)? })
 }
 
 /// A model of these constants and forests alone.
