@@ -12,8 +12,8 @@ use crate::dtype::Dtype;
 use crate::gpu::Gpu;
 use crate::kernels::{alignment, linear};
 use crate::ops::{
-    Elementwise, ElementwiseKind, Family, Movement, MovementKind, Op, OpCall, OptimizerKind, Pass, Rowwise,
-    RowwiseKind, SpatialKind,
+    Elementwise, ElementwiseKind, Family, Movement, MovementKind, Op, OpCall, OptimizerKind, Pass, Resize,
+    Rowwise, RowwiseKind, SpatialKind,
 };
 use crate::time::trees::{Features, MAX_FEATURES};
 
@@ -53,6 +53,16 @@ fn layout(call: &OpCall) -> Layout {
         Op::CrossEntropy(o) => {
             Layout { rows: o.rows as f64, cols: o.classes as f64, align: o.classes, ..base }
         }
+        Op::Spatial(o) if o.kind == SpatialKind::GroupNorm => Layout {
+            rows: (o.batch * o.groups) as f64,
+            cols: (o.h * o.w * o.channels) as f64 / o.groups.max(1) as f64,
+            batch: o.batch as f64,
+            channels: o.channels as f64,
+            area: (o.h * o.w) as f64,
+            flag: f64::from(u8::from(o.channels_last)),
+            extra: (o.groups as f64).log2(),
+            align: o.h * o.w,
+        },
         Op::Spatial(o) => Layout {
             rows: (o.batch * o.channels) as f64,
             cols: (o.h * o.w) as f64,
@@ -69,6 +79,7 @@ fn layout(call: &OpCall) -> Layout {
             batch: o.batch as f64,
             channels: o.channels as f64,
             area: (o.oh * o.ow) as f64,
+            flag: f64::from(u8::from(o.how == Resize::Bilinear)),
             align: o.ow,
             ..base
         },
@@ -243,6 +254,7 @@ pub fn launches(call: &OpCall) -> f64 {
             _ => 1.0,
         },
         Op::CrossEntropy(_) => 2.0,
+        Op::Elementwise(o) if o.kind == ElementwiseKind::MaskedFill => 2.0,
         Op::Embedding(_) if backward => 12.0,
         Op::Optimizer(o) => {
             let chunks = (o.tensors as f64 / 55.0).ceil();
@@ -283,6 +295,7 @@ pub fn forest_name(call: &OpCall) -> &'static str {
             SpatialKind::GroupNorm => "spatial/group",
             _ => "spatial/norm/bwd",
         },
+        (Op::Interpolate(_), _) => "spatial/resize",
         (_, Family::Spatial) => "spatial/other",
         (_, Family::Elementwise) => "elementwise",
         (Op::Embedding(_), _) if !forward => "movement/scatter",

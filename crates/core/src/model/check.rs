@@ -24,7 +24,7 @@ fn needs(op: &GraphOp) -> (usize, usize, usize) {
         GraphOp::MaxPool(_)
         | GraphOp::AvgPool(_)
         | GraphOp::AdaptiveAvgPool
-        | GraphOp::Interpolate
+        | GraphOp::Interpolate { .. }
         | GraphOp::RoiAlign { .. } => (1, 0, 4),
         GraphOp::Attention { .. } => (3, 0, 4),
         GraphOp::Rnn { .. } | GraphOp::FastSelfAttention { .. } => (1, 4, 3),
@@ -185,7 +185,7 @@ fn fits(op: &GraphOp, x: &[Dims], p: &[Dims], outs: &[Dims]) -> bool {
         GraphOp::MaxPool(w) | GraphOp::AvgPool(w) => {
             same_maps() && [w.size, w.stride, w.pad].iter().all(|&v| v < 1 << 20)
         }
-        GraphOp::AdaptiveAvgPool | GraphOp::Interpolate => same_maps(),
+        GraphOp::AdaptiveAvgPool | GraphOp::Interpolate { .. } => same_maps(),
         GraphOp::RoiAlign { sampling } => out.len() == 4 && *sampling < 1 << 10,
         GraphOp::Matmul => {
             let (a, b, n) = (x[0], x[1], x[0].len());

@@ -7,7 +7,7 @@
 use super::Mode;
 use super::dims::Dims;
 use crate::capture::Fixed;
-use crate::ops::RnnKind;
+use crate::ops::{Resize, RnnKind};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -274,8 +274,11 @@ pub enum GraphOp {
         /// Dimensions summed, ascending.
         dims: Vec<usize>,
     },
-    /// Bilinear or nearest resizing to the output's height and width.
-    Interpolate,
+    /// Resizing to the output's height and width.
+    Interpolate {
+        /// What is taken between places.
+        how: Resize,
+    },
     /// Region alignment of features: x, regions.
     RoiAlign {
         /// Sampling points per output and direction.

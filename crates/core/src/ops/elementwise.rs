@@ -104,6 +104,8 @@ kinds! {
     MulStrided "mul_strided" reads 2.0 writes 1.0 flops 1.0 mask 0.0;
     /// A number per channel added to NCHW maps, or any other broadcast than that of a row vector of the same format.
     AddChannel "add_channel" reads 1.0 writes 1.0 flops 1.0 mask 0.0;
+    /// A constant where a mask says so, into a new tensor: a copy, then the filling.
+    MaskedFill "masked_fill" reads 2.0 writes 2.0 flops 0.0 mask 1.0;
 }
 
 /// How the two operands of an elementwise function go together.
@@ -154,7 +156,6 @@ impl ElementwiseKind {
             "add_inplace" => "add",
             "relu_inplace" => "relu",
             "native_dropout" => "dropout",
-            "masked_fill" => "where",
             "mul_col" => "mul_row",
             "square" => "pow",
             other => other,

@@ -28,7 +28,7 @@ pub use optimizer::{Optimizer, OptimizerKind};
 pub use rnn::{Rnn, RnnKind};
 pub use rowwise::{Rowwise, RowwiseKind};
 pub use spatial::{Spatial, SpatialKind};
-pub use vision::{Interpolate, Nms, RoiAlign};
+pub use vision::{Interpolate, Nms, Resize, RoiAlign};
 
 use crate::dtype::Dtype;
 use crate::units::{Bytes, Flops};

@@ -63,12 +63,19 @@ pub struct Spatial {
     pub pad: u64,
     /// Channels last in memory?
     pub channels_last: bool,
+    /// Groups of channels that a group norm takes together (1 elsewhere).
+    #[serde(default = "one")]
+    pub groups: u64,
+}
+
+fn one() -> u64 {
+    1
 }
 
 impl Spatial {
     /// A norm over square or rectangular maps.
     pub fn norm(kind: SpatialKind, batch: u64, channels: u64, h: u64, w: u64, channels_last: bool) -> Self {
-        Self { kind, batch, channels, h, w, window: 1, stride: 1, pad: 0, channels_last }
+        Self { kind, batch, channels, h, w, window: 1, stride: 1, pad: 0, channels_last, groups: 1 }
     }
 
     /// Elements of the input.

@@ -4,6 +4,24 @@ use super::Traffic;
 use crate::units::{Bytes, Flops};
 use serde::{Deserialize, Serialize};
 
+/// How a resize finds a value between places.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resize {
+    /// The nearest place.
+    Nearest,
+    /// The four places around, weighted; also stands for bicubic.
+    #[default]
+    Bilinear,
+}
+
+impl Resize {
+    /// From the name of PyTorch's operator or mode.
+    pub fn of(name: &str) -> Self {
+        if name.contains("nearest") { Self::Nearest } else { Self::Bilinear }
+    }
+}
+
 /// Resizing of `batch` x `channels` maps from h x w to oh x ow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Interpolate {
@@ -19,16 +37,21 @@ pub struct Interpolate {
     pub oh: u64,
     /// Output width.
     pub ow: u64,
+    /// What is taken between places.
+    #[serde(default)]
+    pub how: Resize,
 }
 
 impl Interpolate {
-    fn maps(&self) -> f64 {
+    /// Maps, of all images.
+    pub fn maps(&self) -> f64 {
         self.batch as f64 * self.channels as f64
     }
 
-    /// Bilinear: four multiply-adds an output.
+    /// Bilinear: four multiply-adds an output; nearest: one copy.
     pub fn flops(&self) -> Flops {
-        Flops(8.0 * self.maps() * self.oh as f64 * self.ow as f64)
+        let each = if self.how == Resize::Nearest { 1.0 } else { 8.0 };
+        Flops(each * self.maps() * self.oh as f64 * self.ow as f64)
     }
 
     /// Input read, output written.
@@ -96,7 +119,7 @@ mod tests {
 
     #[test]
     fn doubling_a_map() {
-        let i = Interpolate { batch: 1, channels: 2, h: 4, w: 4, oh: 8, ow: 8 };
+        let i = Interpolate { batch: 1, channels: 2, h: 4, w: 4, oh: 8, ow: 8, how: Resize::Nearest };
         // 2*16 read, 2*64 written
         assert_eq!(i.traffic(4.0).total().0, 640.0);
     }

@@ -5,7 +5,7 @@ use super::{Context, elementwise};
 use crate::dtype::Dtype;
 use crate::ops::{
     CrossEntropy, ElementwiseKind as E, Embedding, Interpolate, Movement, MovementKind, Nms, Op, OpCall,
-    Pass, RoiAlign, Rowwise, RowwiseKind, Spatial, SpatialKind,
+    Pass, Resize, RoiAlign, Rowwise, RowwiseKind, Spatial, SpatialKind,
 };
 
 pub(super) fn kernels(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
@@ -21,8 +21,10 @@ pub(super) fn kernels(name: &str, call: &Call<'_>, context: &Context) -> Option<
         "native_batch_norm_backward" | "batch_norm_backward" => {
             batch_norm(call.tensor(1)?, false, true, Pass::Bwd)
         }
-        "native_group_norm" => spatial(call.tensor(0)?, SpatialKind::GroupNorm, Pass::Fwd),
-        "native_group_norm_backward" => spatial(call.tensor(1)?, SpatialKind::GroupNorm, Pass::Bwd),
+        // (input, weight, bias, batch, channels, area, groups, ..)
+        "native_group_norm" => group_norm(call.tensor(0)?, &call.wholes(6), Pass::Fwd),
+        // (grad, input, mean, deviation, weight, batch, channels, area, groups, ..)
+        "native_group_norm_backward" => group_norm(call.tensor(1)?, &call.wholes(8), Pass::Bwd),
         "max_pool2d_with_indices" => pool(call, 0, SpatialKind::MaxPool, Pass::Fwd),
         "max_pool2d_with_indices_backward" => pool(call, 1, SpatialKind::MaxPool, Pass::Bwd),
         "avg_pool2d" => pool(call, 0, SpatialKind::AvgPool, Pass::Fwd),
@@ -91,10 +93,10 @@ pub(super) fn kernels(name: &str, call: &Call<'_>, context: &Context) -> Option<
             Some(rowwise(x, call.dimension(1, x.sizes.len(), -1), RowwiseKind::CumSum, Pass::Fwd))
         }
         "upsample_nearest2d" | "upsample_bilinear2d" | "upsample_bicubic2d" => {
-            interpolate(call.tensor(0)?, call.output(0)?, Pass::Fwd)
+            interpolate(name, call.tensor(0)?, call.output(0)?, Pass::Fwd)
         }
         "upsample_nearest2d_backward" | "upsample_bilinear2d_backward" | "upsample_bicubic2d_backward" => {
-            interpolate(call.output(0)?, call.tensor(0)?, Pass::Bwd)
+            interpolate(name, call.output(0)?, call.tensor(0)?, Pass::Bwd)
         }
         "index" | "index_select" | "gather" | "take" => {
             let y = call.output(0)?;
@@ -145,6 +147,17 @@ fn batch_norm(x: Tensor<'_>, cudnn: bool, training: bool, pass: Pass) -> Option<
         SpatialKind::BatchNorm
     };
     spatial(x, kind, pass)
+}
+
+fn group_norm(x: Tensor<'_>, groups: &[i64], pass: Pass) -> Option<Vec<OpCall>> {
+    let mut calls = spatial(x, SpatialKind::GroupNorm, pass)?;
+    let groups = groups.first().map_or(1, |&g| g.max(1) as u64);
+    for call in &mut calls {
+        if let Op::Spatial(o) = &mut call.op {
+            o.groups = groups;
+        }
+    }
+    Some(calls)
 }
 
 fn pool(call: &Call<'_>, at: usize, kind: SpatialKind, pass: Pass) -> Option<Vec<OpCall>> {
@@ -233,9 +246,9 @@ fn reduction(name: &str, call: &Call<'_>) -> Option<Vec<OpCall>> {
     Some(vec![OpCall::fwd(Op::Rowwise(op), x.dtype)])
 }
 
-fn interpolate(x: Tensor<'_>, y: Tensor<'_>, pass: Pass) -> Option<Vec<OpCall>> {
+fn interpolate(name: &str, x: Tensor<'_>, y: Tensor<'_>, pass: Pass) -> Option<Vec<OpCall>> {
     let ([batch, channels, h, w], [_, _, oh, ow]) =
         (<[u64; 4]>::try_from(x.sizes).ok()?, <[u64; 4]>::try_from(y.sizes).ok()?);
-    let op = Interpolate { batch, channels, h, w, oh, ow };
+    let op = Interpolate { batch, channels, h, w, oh, ow, how: Resize::of(name) };
     Some(vec![OpCall::new(Op::Interpolate(op), pass, x.dtype)])
 }

@@ -88,7 +88,9 @@ pub(super) fn kernels(name: &str, in_place: bool, call: &Call<'_>) -> Option<Vec
         "add" | "sub" | "rsub" | "mul" | "div" => binary(name, in_place, call),
         "where" | "masked_fill" => {
             let y = call.output(0)?;
-            Some(vec![elementwise(E::Where, y.elements(), y.dtype)])
+            let new = name == "masked_fill" && !in_place;
+            let kind = if new { E::MaskedFill } else { E::Where };
+            Some(vec![elementwise(kind, y.elements(), y.dtype)])
         }
         "clone" | "copy" | "_to_copy" => copy(name, call),
         "cat" | "stack" => cat(call),

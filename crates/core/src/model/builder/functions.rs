@@ -2,6 +2,7 @@
 
 use super::super::graph::{Binary, Content, GraphOp, Unary, Window};
 use super::{Builder, Built, Tensor};
+use crate::ops::Resize;
 
 impl Builder {
     /// Elementwise function (functional: no module call).
@@ -147,12 +148,12 @@ impl Builder {
     }
 
     /// Resizing to `oh` x `ow`.
-    pub fn interpolate(&mut self, x: Tensor, oh: u64, ow: u64) -> Built {
+    pub fn interpolate(&mut self, x: Tensor, oh: u64, ow: u64, how: Resize) -> Built {
         let shape = self.shape(x);
         if shape.len() != 4 {
             return self.error("interpolate", format!("needs [batch, channels, height, width], not {shape}"));
         }
-        self.call("interpolate", GraphOp::Interpolate, &[x], &[], &[shape[0], shape[1], oh, ow])
+        self.call("interpolate", GraphOp::Interpolate { how }, &[x], &[], &[shape[0], shape[1], oh, ow])
     }
 
     /// `roi_align` of `rois` regions to `size` x `size`.

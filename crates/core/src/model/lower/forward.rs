@@ -157,7 +157,7 @@ impl Lowering<'_> {
             }
             GraphOp::Mean { dims } => self.mean(inputs[0], dims, shape),
             GraphOp::Sum { dims } => self.sum(inputs[0], dims, shape),
-            GraphOp::Interpolate => {
+            GraphOp::Interpolate { how } => {
                 let x = self.contiguous(inputs[0]);
                 let op = Interpolate {
                     batch: x.shape[0],
@@ -166,6 +166,7 @@ impl Lowering<'_> {
                     w: x.shape[3],
                     oh: shape[2],
                     ow: shape[3],
+                    how: *how,
                 };
                 self.ops(1);
                 let out = self.alloc(shape, x.dtype);

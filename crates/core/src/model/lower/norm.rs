@@ -180,7 +180,8 @@ impl Lowering<'_> {
         let (h, w) = if shape.len() == 4 { (shape[2], shape[3]) } else { (maps, 1) };
         self.ops(1);
         let out = self.alloc(shape, x.dtype);
-        let op = Spatial::norm(SpatialKind::GroupNorm, shape[0], shape[1], h, w, self.graph.channels_last);
+        let last = self.graph.channels_last;
+        let op = Spatial { groups, ..Spatial::norm(SpatialKind::GroupNorm, shape[0], shape[1], h, w, last) };
         self.emit(Op::Spatial(op), Pass::Fwd, x.dtype);
         let mean = self.alloc_elements(shape[0].saturating_mul(groups), x.dtype);
         let deviation = self.alloc_elements(shape[0].saturating_mul(groups), x.dtype);

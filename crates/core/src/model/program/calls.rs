@@ -3,7 +3,7 @@
 use super::super::builder::{Built, Param, Tensor};
 use super::super::graph::{Binary, ConvGeometry, GraphOp, Unary, Window};
 use super::{Import, ProgramCall, wrap};
-use crate::ops::RnnKind;
+use crate::ops::{Resize, RnnKind};
 
 fn unary(name: &str) -> Option<Unary> {
     Some(match name {
@@ -94,7 +94,7 @@ impl Import<'_> {
             }
             "adaptive_avg_pool2d" | "_adaptive_avg_pool2d" => self.one(call, GraphOp::AdaptiveAvgPool),
             "upsample_nearest2d" | "upsample_bilinear2d" | "upsample_bicubic2d" => {
-                self.one(call, GraphOp::Interpolate)
+                self.one(call, GraphOp::Interpolate { how: Resize::of(name) })
             }
             "mean" | "sum" => self.reduction(call, name),
             "scaled_dot_product_attention" => self.attention(call),

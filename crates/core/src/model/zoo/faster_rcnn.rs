@@ -13,6 +13,7 @@ use super::super::error::ModelError;
 use super::super::graph::{ConvGeometry, Graph, GraphOp, Unary, When, Window};
 use super::resnet::{layer, plan};
 use super::{Entry, ModelInfo, Sizes, classifier};
+use crate::ops::Resize;
 
 const fn info(name: &'static str, title: &'static str, parameters: u64) -> ModelInfo {
     ModelInfo { family: "detection", input: "3 x 600 x 1000 image", ..classifier(name, title, 1, parameters) }
@@ -108,7 +109,7 @@ fn transform(b: &mut Builder, batch: u64) -> Built {
             let x = b.input(&[1, 3, HEIGHT, WIDTH])?;
             let x = b.unary(x, Unary::AddScalar)?;
             let x = b.unary(x, Unary::MulScalar)?;
-            images.push(b.interpolate(x, HEIGHT, WIDTH)?);
+            images.push(b.interpolate(x, HEIGHT, WIDTH, Resize::Bilinear)?);
         }
         let padded = b.create("batch_images", &[batch, 3, pad(HEIGHT), pad(WIDTH)])?;
         for image in images {
@@ -140,7 +141,7 @@ fn backbone(b: &mut Builder, x: Tensor, name: &str) -> Built<Vec<Tensor>> {
             let mut inner = b.conv2d(&format!("inner_blocks.{i}.0"), map, ConvSpec::new(CHANNELS, 1))?;
             if let Some(top) = top {
                 let (h, w) = (b.dim(inner, 2), b.dim(inner, 3));
-                let up = b.interpolate(top, h, w)?;
+                let up = b.interpolate(top, h, w, Resize::Nearest)?;
                 inner = b.add(inner, up)?;
             }
             top = Some(inner);

@@ -11,6 +11,7 @@ use super::super::OptimizerChoice;
 use super::super::builder::{Builder, Built, ConvSpec, Tensor};
 use super::super::graph::{Graph, Unary, When};
 use super::{Entry, ModelInfo, Sizes};
+use crate::ops::Resize;
 
 pub(super) const MODELS: &[Entry] = &[Entry {
     info: ModelInfo {
@@ -102,7 +103,7 @@ fn block(b: &mut Builder, x: Tensor, out: u64, resample: Resample, norm: Norm) -
         Resample::None => x,
         Resample::Down => b.conv2d("shortcut", x, ConvSpec::new(out, 1).stride(2))?,
         Resample::Up => {
-            let y = b.interpolate(x, 2 * h, 2 * w)?;
+            let y = b.interpolate(x, 2 * h, 2 * w, Resize::Nearest)?;
             b.conv2d("shortcut", y, ConvSpec::new(out, 1))?
         }
     };

@@ -78,6 +78,7 @@ pub(super) struct Shape {
     pub(super) size: Option<u64>,
     pub(super) sampling: Option<u64>,
     pub(super) scale: Option<Scale>,
+    pub(super) mode: Option<String>,
     pub(super) out: Option<u64>,
 }
 

@@ -4,8 +4,8 @@ use super::keys::{Channels, GemmLayout, Pair, Scale, Shape};
 use super::{MAX_DIM, MAX_ELEMENTS, MAX_STEP, RowError};
 use crate::ops::{
     Attention, Conv, Elementwise, ElementwiseKind, Gemm, GemmKind, Interpolate, Layout, Movement,
-    MovementKind, Nms, Op, Optimizer, OptimizerKind, Rnn, RnnKind, RoiAlign, Rowwise, RowwiseKind, Spatial,
-    SpatialKind,
+    MovementKind, Nms, Op, Optimizer, OptimizerKind, Resize, Rnn, RnnKind, RoiAlign, Rowwise, RowwiseKind,
+    Spatial, SpatialKind,
 };
 
 /// A row's shape together with the name of its operator, for messages.
@@ -197,6 +197,7 @@ impl Reader<'_> {
             stride: self.pair("stride", s.stride, stride, 1)?[0],
             pad: self.pair("pad", s.pad, pad, 0)?[0],
             channels_last: s.channels_last.unwrap_or(false),
+            groups: self.size_or("groups", s.groups, 1)?,
         };
         if op.window > op.h.min(op.w) + 2 * op.pad {
             return Err(
@@ -267,6 +268,7 @@ impl Reader<'_> {
                     w,
                     oh: out(h),
                     ow: out(w),
+                    how: s.mode.as_deref().map_or(Resize::default(), Resize::of),
                 })
             }
             "roi_align" => Op::RoiAlign(RoiAlign {

@@ -1,7 +1,7 @@
 //! Norms over images, pooling, resizing.
 
 use super::{Input, Work, main_dtype};
-use crate::ops::{Interpolate, Op, OpCall, Pass, Spatial, SpatialKind};
+use crate::ops::{Interpolate, Op, OpCall, Pass, Resize, Spatial, SpatialKind};
 use crate::profile::kernel_name::KernelFamily;
 
 /// Work of an operator over feature maps.
@@ -25,7 +25,7 @@ pub fn work(name: &str, inputs: &[Input]) -> Option<Work> {
         "avg_pool2d_backward" => (SpatialKind::AvgPool, 1, Pass::Bwd),
         "_adaptive_avg_pool2d" | "adaptive_avg_pool2d" => (SpatialKind::GlobalAvgPool, 0, Pass::Fwd),
         "_adaptive_avg_pool2d_backward" => (SpatialKind::GlobalAvgPool, 1, Pass::Bwd),
-        "upsample_nearest2d" | "upsample_bilinear2d" => return upsample(inputs),
+        "upsample_nearest2d" | "upsample_bilinear2d" => return upsample(name, inputs),
         _ => return None,
     };
     let input = inputs.get(at)?;
@@ -44,6 +44,12 @@ pub fn work(name: &str, inputs: &[Input]) -> Option<Work> {
         op.stride = argument(2).first().copied().unwrap_or(op.window).max(1);
         op.pad = argument(3).first().copied().unwrap_or(0);
     }
+    if kind == SpatialKind::GroupNorm {
+        // (input, weight, bias, batch, channels, area, groups, ..); its backward has mean and deviation in front of them too
+        let groups =
+            inputs.get(if pass == Pass::Fwd { 6 } else { 8 }).map(Input::integers).unwrap_or_default();
+        op.groups = groups.first().copied().unwrap_or(USUAL_GROUPS).clamp(1, c.max(1));
+    }
     let family = match kind {
         SpatialKind::MaxPool | SpatialKind::AvgPool | SpatialKind::GlobalAvgPool => KernelFamily::Pooling,
         _ => KernelFamily::Normalisation,
@@ -51,14 +57,17 @@ pub fn work(name: &str, inputs: &[Input]) -> Option<Work> {
     Some(Work::of(vec![OpCall::new(Op::Spatial(op), pass, main_dtype(inputs)?)], family))
 }
 
-fn upsample(inputs: &[Input]) -> Option<Work> {
+/// Groups of a group norm whose number was not recorded: what most networks take.
+const USUAL_GROUPS: u64 = 32;
+
+fn upsample(name: &str, inputs: &[Input]) -> Option<Work> {
     let [batch, channels, h, w] = <[u64; 4]>::try_from(inputs.first()?.dims.as_slice()).ok()?;
     let out = inputs.get(1)?.integers();
     let (oh, ow) = match out.as_slice() {
         [oh, ow] => (*oh, *ow),
         _ => return None,
     };
-    let op = Interpolate { batch, channels, h, w, oh, ow };
+    let op = Interpolate { batch, channels, h, w, oh, ow, how: Resize::of(name) };
     Some(Work::of(vec![OpCall::fwd(Op::Interpolate(op), main_dtype(inputs)?)], KernelFamily::Pooling))
 }
 
