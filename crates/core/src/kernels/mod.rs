@@ -8,6 +8,7 @@ pub mod gemm;
 pub mod linear;
 pub mod plain_conv;
 pub mod rnn;
+pub mod rows;
 pub mod stream;
 pub mod tile;
 
