@@ -122,3 +122,29 @@ impl Machine {
 pub fn alignment(x: u64, cap: u64) -> u64 {
     if x == 0 { cap } else { (1 << x.trailing_zeros().min(62)).min(cap) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::catalog;
+    use crate::ops::Gemm;
+    use tile::Constants;
+
+    /// FLOP/s of a square product.
+    fn rate(gpu: &str, edge: u64, limited: bool) -> f64 {
+        let gpu = catalog::find(gpu).unwrap();
+        let machine = Machine::plain(&gpu, Dtype::Fp32);
+        let machine = Machine { burst: if limited { machine.burst } else { 0.0 }, ..machine };
+        let g = Gemm::linear(edge, edge, edge, false);
+        let t = gemm::plain_form(&g, &Constants::START, &machine, gpu.architecture);
+        2.0 * (edge as f64).powi(3) / t.time
+    }
+
+    #[test]
+    fn short_products_run_above_the_power_limit() {
+        assert!(rate("t4", 768, true) > 1.2 * rate("t4", 768, false));
+        assert_eq!(rate("t4", 8192, true), rate("t4", 8192, false));
+        // A V100 has the watts.
+        assert_eq!(rate("v100-pcie-32gb", 768, true), rate("v100-pcie-32gb", 768, false));
+    }
+}

@@ -422,7 +422,7 @@ impl TimeModel {
             None => self.fitted.interval("", family.name()),
         };
         let streaming = (call.traffic().total() / gpu.dram_sustained).0;
-        let correction = self.from_rows(call, gpu, reference, carried(learned, streaming, gpu));
+        let correction = self.row_correction(call, gpu, reference, carried(learned, streaming, gpu));
         let time = reference * correction.exp();
         Draft {
             reference,

@@ -28,7 +28,7 @@ impl TimeModel {
 
     /// The correction of a memory-bound operator: where published rows know its kernel, their form takes over from what
     /// was learned on the H200 as far as the call is as long as they are.
-    pub(super) fn from_rows(&self, call: &OpCall, gpu: &Gpu, reference: f64, learned: f64) -> f64 {
+    pub(super) fn row_correction(&self, call: &OpCall, gpu: &Gpu, reference: f64, learned: f64) -> f64 {
         let Some((kernel, op)) = Kernel::of(call).filter(|_| !plain_as_measured(gpu)) else { return learned };
         let time = kernel.time(&op, &self.rows[kernel as usize], gpu);
         let known = (time / SHORTEST_ROWS).min(1.0);
