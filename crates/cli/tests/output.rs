@@ -31,7 +31,7 @@ fn every_gpu_is_listed_once() {
     for wanted in "titan-xp titan-v gtx-1080-ti p4000 p4 p100-pcie p100-sxm2 v100-pcie-16gb v100-pcie-32gb v100-sxm2-16gb \
         v100-sxm2-32gb vega-frontier rtx-2070 rtx-2080-ti t4 rtx-3090 rtx-4090 rtx-5090 a100-pcie-40gb a100-pcie-80gb \
         a100-sxm-40gb a100-sxm-80gb a10 a40 rtx-a6000 l4 l40s rtx-pro-6000 h100-pcie h100-sxm h100-nvl h200 b200 b300 \
-        gb200 gb300 mi100 mi210 mi250x mi300x mi325x"
+        gb200 gb300 mi100 mi210 mi250 mi250x mi300x mi325x"
         .split_whitespace()
     {
         assert!(names.contains(&wanted), "{wanted}");

@@ -18,6 +18,7 @@ mod gemm;
 mod plain_conv;
 mod published;
 mod rnn;
+mod rows;
 mod samples;
 mod score;
 mod simplex;
@@ -31,7 +32,7 @@ use preflop_core::gpu::{Architecture, Gpu};
 use preflop_core::kernels::conv::dtype_group;
 use preflop_core::kernels::{
     attention as attention_form, conv_features, gemm as gemm_form, plain_conv as plain_conv_form,
-    rnn as rnn_form, stream as stream_form,
+    rnn as rnn_form, rows as rows_form, stream as stream_form,
 };
 use preflop_core::time::choice::Choosers;
 use preflop_core::time::conv_table::ConvForms;
@@ -139,7 +140,14 @@ fn main() -> Result<()> {
         constants.forms.extend(forms);
     }
     if picks("stream") {
-        let vectors = unseen::elsewhere(&published::long(data::fp32_vectors(&shared)?))?;
+        // Softmax and layer norm have a form of their own outside Hopper; the rest is carried from the H200.
+        let (by_row, others): (Vec<_>, Vec<_>) = published::long(data::fp32_vectors(&shared)?)
+            .into_iter()
+            .partition(|m| rows_form::Kernel::of(&m.call).is_some());
+        let by_row = rows::rows(&by_row);
+        constants.forms.extend(rows::constants(&by_row, &gpus));
+        let mut vectors = unseen::elsewhere(&others)?;
+        vectors.extend(rows::left_out(&by_row, &gpus)?);
         let model = preflop_core::time::TimeModel::embedded();
         let profiled = e2e::cases(&own.join("e2e_extra.csv"), &model, &gpus[0])?;
         let norms = stream::stored_norms(&profiled, &own.join("e2e_kernels.csv.gz"), &gpus[0])?;

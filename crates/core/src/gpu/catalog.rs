@@ -50,6 +50,7 @@ pub const FILES: &[(&str, &str)] = files!(
     "gb300"
     "mi100"
     "mi210"
+    "mi250"
     "mi250x"
     "mi300x"
     "mi325x"

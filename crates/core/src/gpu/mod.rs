@@ -250,6 +250,8 @@ pub struct Gpu {
     pub sustained: Peaks,
     /// fp32 rate on plain pipes that datasheet and power limit allow, whatever was measured.
     pub plain_limit: FlopsPerSecond,
+    /// fp32 rate on plain pipes of calls that are too short for the power limit to bind.
+    pub plain_burst: FlopsPerSecond,
     /// Board power limit in watts.
     pub tdp_w: f64,
     /// Power at rest in watts.

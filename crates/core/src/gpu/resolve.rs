@@ -72,14 +72,18 @@ struct Generation {
     cycles: [f64; 4],
 }
 
+/// Share of the plain fp32 peak that large products hold on SMs with 128 lanes on the shared memory of 64 (H200 0.79).
+const WIDE_SHARE: f64 = 0.79;
+
 /// Typical figures by generation.
 ///
 /// Sources: CUDA programming guide (limits); the catalogue's own measured files for L2 bytes per clock
 /// (V100 22, TITAN Xp 22, A100 36, L40S 15, H200 37, MI210 28, MI300X 23); tensor shares from large bf16
 /// products (A100 0.84, H100 0.82, L40S 0.67 at 350 W, B200 0.71) and, on AMD, fp32 ones (MI100 0.75); plain shares from
-/// large fp32 products (V100 1.0, A100 0.9, H200 0.79); DRAM shares from long elementwise calls and large products
-/// (P4 and T4 0.75, P100 0.76, TITAN Xp 0.82, V100 0.91, A100 0.85-0.89, L40S 0.86, H100, H200 and B200 0.89, MI100 0.81); watts per TFLOP/s from power-limited cards
-/// (P4 15.5 on 16 nm, T4 13.4 on 12 nm).
+/// large fp32 products (P100 0.96, V100 1.0, A100 0.98 before its power limit binds, H200 0.79); DRAM shares from long elementwise calls and large products
+/// (P4 and T4 0.75, P100 0.76, TITAN Xp 0.82, V100 0.91, A100 0.85-0.89, L40S 0.86, H100, H200 and B200 0.89, MI100 0.81); watts per TFLOP/s from long products on
+/// power-limited cards (P4 17.9 on 16 nm, T4 16.7 on 12 nm, A100 PCIe 14.7). Ada's, which nobody measured, lies between the T4's by what the
+/// datasheets of L4 and T4 say (4.7) and the A100's by those of H100 PCIe and A100 PCIe (7.8).
 fn generation(architecture: Architecture) -> Generation {
     let base = Generation {
         lanes: 128.0,
@@ -106,7 +110,8 @@ fn generation(architecture: Architecture) -> Generation {
             l1_clock: 64.0,
             l2_mib_per_sm: 0.08,
             dram_share: 0.77,
-            watts_per_tflop: 15.5,
+            watts_per_tflop: 17.0,
+            plain_share: 0.97,
             floor_us: 3.0,
             cycles: [82.0, 24.0, 216.0, 500.0],
             ..base
@@ -117,7 +122,8 @@ fn generation(architecture: Architecture) -> Generation {
             l2_clock: 22.0,
             l2_mib_per_sm: 0.075,
             dram_share: 0.9,
-            watts_per_tflop: 13.4,
+            watts_per_tflop: 17.0,
+            plain_share: 0.97,
             floor_us: 2.6,
             cycles: [30.0, 24.0, 215.0, 430.0],
             ..base
@@ -134,7 +140,8 @@ fn generation(architecture: Architecture) -> Generation {
             l2_mib_per_sm: 0.09,
             dram_share: 0.8,
             tensor_share: 0.75,
-            watts_per_tflop: 13.4,
+            watts_per_tflop: 17.0,
+            plain_share: 0.97,
             floor_us: 2.6,
             ..base
         },
@@ -143,7 +150,8 @@ fn generation(architecture: Architecture) -> Generation {
             shared_block: 163.0,
             l1: 192.0,
             tensor_share: 0.84,
-            watts_per_tflop: 8.0,
+            plain_share: 0.97,
+            watts_per_tflop: 14.7,
             ..base
         },
         Architecture::Ada => Generation {
@@ -155,6 +163,8 @@ fn generation(architecture: Architecture) -> Generation {
             l2_mib_per_sm: 0.6,
             tensor_share: 0.67,
             tensor_watts: 0.967,
+            plain_share: WIDE_SHARE,
+            watts_per_tflop: 6.25,
             ..base
         },
         Architecture::Hopper => Generation {
@@ -163,7 +173,7 @@ fn generation(architecture: Architecture) -> Generation {
             l1: 256.0,
             tensor_share: 0.81,
             tensor_watts: 0.708,
-            plain_share: 0.79,
+            plain_share: WIDE_SHARE,
             dram_share: 0.89,
             ..base
         },
@@ -173,7 +183,7 @@ fn generation(architecture: Architecture) -> Generation {
             l1: 256.0,
             l2_mib_per_sm: 0.85,
             tensor_share: 0.76,
-            plain_share: 0.79,
+            plain_share: WIDE_SHARE,
             dram_share: 0.89,
             watts_per_tflop: 5.0,
             ..base
@@ -203,6 +213,13 @@ pub(super) fn complete(file: GpuFile) -> Result<Gpu, GpuError> {
     let architecture = architecture(&file)?;
     let vendor = vendor(&file)?;
     let typical = generation(architecture);
+    let typical = match file.fact("chip_limits.fp32_lanes_per_sm") {
+        // The Ampere of desks and workstations has twice the lanes of an A100's SM.
+        Some(lanes) if architecture == Architecture::Ampere && lanes > 64.0 => {
+            Generation { plain_share: WIDE_SHARE, ..typical }
+        }
+        _ => typical,
+    };
     let mut g = Gaps { file: &file, assumptions: Vec::new() };
 
     let sm = g.need("chip_limits.sm_count", "every time and traffic figure depends on it")?;
@@ -280,6 +297,7 @@ pub(super) fn complete(file: GpuFile) -> Result<Gpu, GpuError> {
             tdp,
             &typical,
         )),
+        plain_burst: FlopsPerSecond::from_tflops(typical.plain_share * fp32),
         tdp_w: tdp,
         idle_w: g.or("power.idle_w", tdp * 0.12, "0.12 of the board power, as idle data-centre cards draw"),
         kernel_floor: Seconds::from_us(g.or("launch.kernel_us", typical.floor_us, TYPICAL)),

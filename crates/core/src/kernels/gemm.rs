@@ -104,7 +104,7 @@ pub fn plain_form(g: &Gemm, constants: &Constants, machine: &Machine, generation
     };
     let p = product(g, Dtype::Fp32);
     let p = Product { step: 8.0, max_split: if batched { 1.0 } else { p.max_split }, ..p };
-    best_of(&p, constants, machine, &PLAIN_TILES, allowed)
+    machine.by_length(|m| best_of(&p, constants, m, &PLAIN_TILES, allowed))
 }
 
 /// Places of the feature vector that a GEMM fills.

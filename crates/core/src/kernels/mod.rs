@@ -8,11 +8,13 @@ pub mod gemm;
 pub mod linear;
 pub mod plain_conv;
 pub mod rnn;
+pub mod rows;
 pub mod stream;
 pub mod tile;
 
 use crate::dtype::Dtype;
 use crate::gpu::{Architecture, Gpu};
+use tile::Tiling;
 
 /// The few figures of a GPU that the closed forms use, for one number format. SI units.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,6 +23,8 @@ pub struct Machine {
     pub sm: f64,
     /// Sustained FLOP/s of matrix products in this format.
     pub peak: f64,
+    /// FLOP/s of products too short for the board's power limit to bind, if that is more.
+    pub burst: f64,
     /// Sustained DRAM bytes per second.
     pub dram: f64,
     /// L2 bytes per second.
@@ -46,12 +50,22 @@ const DRAM_SHARE: f64 = 0.85;
 /// of half the L2, on A100 and H100 (0.13-0.15).
 const SERVED_REACH: f64 = 1.24;
 
+/// Calls up to the first run as fast as the clock allows, from the second on as the board's power limit allows: measured
+/// one by one, with pauses between them, short calls leave the average power below the limit. P4, T4 and A100 show it; the
+/// figures are those with which V100, A100 and T4 are best predicted from each other.
+const FREE: f64 = 0.1e-3;
+const LIMITED: f64 = 5e-3;
+
+/// What convolutions run faster than long products where the power limit binds. With it P4, T4 and V100 are best predicted from each other.
+const LIGHTER: f64 = 1.4;
+
 impl Machine {
     /// The machine as products of this format see it.
     pub fn of(gpu: &Gpu, dtype: Dtype) -> Self {
         Self {
             sm: f64::from(gpu.sm_count),
             peak: gpu.sustained_peak(dtype).0,
+            burst: 0.0,
             dram: gpu.dram_sustained.0,
             l2: gpu.l2.0,
             l2_size: gpu.l2_size.0,
@@ -80,16 +94,57 @@ impl Machine {
     /// products do not carry over to them (a T4 runs convolutions faster), and with operands from DRAM.
     pub fn convolution(gpu: &Gpu, dtype: Dtype) -> Self {
         let own = Self::of(gpu, dtype);
-        Self { peak: gpu.plain_limit.0, dram: DRAM_SHARE * gpu.dram.0, hot_size: 1.0, ..own }
+        let peak = (LIGHTER * gpu.plain_limit.0).min(gpu.plain_burst.0);
+        Self { peak, dram: DRAM_SHARE * gpu.dram.0, hot_size: 1.0, ..own }
     }
 
     /// The machine as published fp32 products on plain pipes see it.
     pub fn plain(gpu: &Gpu, dtype: Dtype) -> Self {
-        Self { soft: true, ..Self::of(gpu, dtype) }
+        Self { soft: true, burst: gpu.plain_burst.0, ..Self::of(gpu, dtype) }
+    }
+
+    /// What `form` says of a call, with the rate that the power limit allows for as long as the call takes.
+    pub fn by_length(&self, form: impl Fn(&Self) -> Tiling) -> Tiling {
+        let mut tiling = form(self);
+        if self.burst > self.peak {
+            // A shorter call has a higher rate, which makes it shorter: two rounds come within 1 %.
+            for _ in 0..2 {
+                let long = (tiling.time / FREE).ln() / (LIMITED / FREE).ln();
+                let peak = self.burst * (self.peak / self.burst).powf(long.clamp(0.0, 1.0));
+                tiling = form(&Self { peak, ..*self });
+            }
+        }
+        tiling
     }
 }
 
 /// Largest power of two that divides `x`, at most `cap`.
 pub fn alignment(x: u64, cap: u64) -> u64 {
     if x == 0 { cap } else { (1 << x.trailing_zeros().min(62)).min(cap) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::catalog;
+    use crate::ops::Gemm;
+    use tile::Constants;
+
+    /// FLOP/s of a square product.
+    fn rate(gpu: &str, edge: u64, limited: bool) -> f64 {
+        let gpu = catalog::find(gpu).unwrap();
+        let machine = Machine::plain(&gpu, Dtype::Fp32);
+        let machine = Machine { burst: if limited { machine.burst } else { 0.0 }, ..machine };
+        let g = Gemm::linear(edge, edge, edge, false);
+        let t = gemm::plain_form(&g, &Constants::START, &machine, gpu.architecture);
+        2.0 * (edge as f64).powi(3) / t.time
+    }
+
+    #[test]
+    fn short_products_run_above_the_power_limit() {
+        assert!(rate("t4", 768, true) > 1.2 * rate("t4", 768, false));
+        assert_eq!(rate("t4", 8192, true), rate("t4", 8192, false));
+        // A V100 has the watts.
+        assert_eq!(rate("v100-pcie-32gb", 768, true), rate("v100-pcie-32gb", 768, false));
+    }
 }

@@ -386,6 +386,7 @@ mod tests {
     const H200: Machine = Machine {
         sm: 132.0,
         peak: 790e12,
+        burst: 0.0,
         dram: 4.3e12,
         l2: 9.77e12,
         l2_size: 60e6,

@@ -21,7 +21,7 @@ use crate::kernels::conv::{ConvFamily, Task, dtype_group};
 use crate::kernels::conv_features::{Candidates, candidates_of, finish, shape_features};
 use crate::kernels::plain_conv::Figures;
 use crate::kernels::tile::{Constants, Tiling};
-use crate::kernels::{Machine, attention, conv, gemm, linear, rnn, stream};
+use crate::kernels::{Machine, attention, conv, gemm, linear, rnn, rows, stream};
 use crate::ops::{Attention, Conv, Gemm, Op, OpCall, Pass, Rnn, SpatialKind};
 use crate::traffic::{self, Levels};
 use crate::units::{Bytes, Seconds};
@@ -55,6 +55,8 @@ pub struct TimeModel {
     plain: [Figures; 3],
     /// Constants of linear forms by class.
     linear: Vec<Option<[f64; linear::TERMS]>>,
+    /// Constants of fp32 softmax and layer norm outside Hopper, by kernel.
+    rows: [rows::Figures; 3],
     /// What one machine's measurements add, for its GPU.
     correction: Option<Box<Correction>>,
 }
@@ -107,7 +109,8 @@ impl TimeModel {
         let linear = (0..linear::CLASSES)
             .map(|class| fitted.form(&linear::key(class)).and_then(|c| c.try_into().ok()))
             .collect();
-        Self { fitted, conv, choosers, streams, convolutions, plain, linear, correction: None }
+        let rows = stream_time::row_figures(&fitted);
+        Self { fitted, conv, choosers, streams, convolutions, plain, linear, rows, correction: None }
     }
 
     /// The same model with a personal correction; it holds for the GPU that it names.
@@ -419,7 +422,7 @@ impl TimeModel {
             None => self.fitted.interval("", family.name()),
         };
         let streaming = (call.traffic().total() / gpu.dram_sustained).0;
-        let correction = carried(learned, streaming, gpu);
+        let correction = self.row_correction(call, gpu, reference, carried(learned, streaming, gpu));
         let time = reference * correction.exp();
         Draft {
             reference,
