@@ -95,7 +95,7 @@ mod tests {
             depthwise_time(&task, ConvFamily::TorchDepthwise, &start, &machine)
         };
         assert!(time(7, 32) > 4.0 * time(3, 32));
-        // fewer images, fewer warps of a block: a block takes as long
-        assert!(time(3, 1) > 0.5 * time(3, 8));
+        // a block has a warp per image: an eighth of the images is no eighth of the time
+        assert!(time(3, 1) > 0.3 * time(3, 8));
     }
 }
