@@ -1,7 +1,7 @@
 //! Trains the random forests that guess what a library runs for a convolution.
 
 use crate::gbdt::{Binned, Random, bin};
-use preflop_core::time::choice::{Chooser, LEAF, Leaf, Node, PER_LEAF, Variant};
+use preflop_core::time::choice::{Chooser, LEAF, Leaf, Node, PER_LEAF, SECOND_UNIT, Variant, WHOLE};
 use preflop_core::time::trees::Features;
 use rayon::prelude::*;
 
@@ -14,6 +14,8 @@ pub struct Size {
 
 /// Share of the features that a split looks at.
 const FEATURE_SHARE: f32 = 0.5;
+/// One over the least share of a leaf that it remembers.
+const LEAST_SHARE: u32 = 16;
 
 struct Open {
     members: Vec<u32>,
@@ -52,9 +54,9 @@ fn tree(
     seed: u64,
 ) -> (Vec<Node>, Vec<Leaf>) {
     let mut random = Random(seed);
-    // A bootstrap sample.
-    let sample: Vec<u32> =
-        (0..labels.len()).map(|_| (random.next() % labels.len().max(1) as u64) as u32).collect();
+    // All rows: the library's own rules are cuts of these features, and each answer tells where one lies. Trees differ
+    // by the features that their splits look at.
+    let sample: Vec<u32> = (0..labels.len() as u32).collect();
     let mut nodes: Vec<Node> = Vec::new();
     let mut open = vec![grow(data, labels, classes, sample, None, features, &mut random)];
     loop {
@@ -82,11 +84,17 @@ fn tree(
         let mut order: Vec<(u32, usize)> = count.into_iter().zip(0..).filter(|c| c.0 > 0).collect();
         order.sort_by(|a, b| b.cmp(a));
         order.truncate(PER_LEAF);
+        let whole: u32 = order.iter().map(|o| o.0).sum();
+        order.retain(|o| LEAST_SHARE * o.0 > whole);
         let total: u32 = order.iter().map(|o| o.0).sum();
         let mut end: Leaf = [(0, 0); PER_LEAF];
         for (slot, (n, v)) in end.iter_mut().zip(order) {
-            *slot = (v as u8, (255 * n / total) as u8);
+            *slot = (v as u8, (WHOLE * n / total) as u8);
         }
+        // What rounding leaves over is the first one's.
+        end[1].1 -= end[1].1 % SECOND_UNIT;
+        let told: u32 = end.iter().map(|(_, share)| u32::from(*share)).sum();
+        end[0].1 += (WHOLE - told) as u8;
         link(&mut nodes, leaf.parent, LEAF | ends.len() as u16);
         ends.push(end);
     }

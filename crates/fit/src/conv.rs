@@ -12,7 +12,8 @@ use preflop_core::kernels::conv::{
     ConvConstants, ConvFamily, ConvKey, SURE, Task, dtype_group, interval_class,
 };
 use preflop_core::kernels::conv_features::{CHOICE_FEATURES, candidates_of, finish, shape_features};
-use preflop_core::kernels::conv_form::{depthwise_time, family_time};
+use preflop_core::kernels::conv_form::family_time;
+use preflop_core::kernels::depthwise::{StreamConstants, depthwise_time, steps};
 use preflop_core::ops::{Gemm, Op};
 use preflop_core::time::TimeModel;
 use preflop_core::time::choice::{Chooser, Variant};
@@ -87,7 +88,9 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
         let known = |v: &Variant| v.family != ConvFamily::Xmma90 || v.engine != UNKNOWN || r.task.depthwise();
         if let Some(v) = r.ran.filter(known) {
             let key = ConvKey::new(&r.task, v.family).text();
-            for k in coarser(&key).filter(|k| k.matches('/').count() >= 1) {
+            // Constants of streams mean other things in other passes.
+            let least = if v.family.streams() { 2 } else { 1 };
+            for k in coarser(&key).filter(|k| k.matches('/').count() >= least) {
                 groups.entry(k.to_string()).or_default().push((r, v));
             }
             if v.engine != UNKNOWN && !v.family.streams() {
@@ -104,8 +107,9 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
         .into_par_iter()
         .filter(|(_, members)| members.len() >= 12)
         .map(|(key, members)| {
-            let start: Vec<f64> = if members[0].1.family.streams() {
-                vec![4e-6, 0.3]
+            let (first, v) = members[0];
+            let start: Vec<f64> = if v.family.streams() {
+                StreamConstants::start(steps(&first.task, v.family))
             } else {
                 ConvConstants::START.to_array().to_vec()
             };
@@ -147,8 +151,8 @@ fn fit_key(members: &[(&Row, Variant)], gpus: &[Gpu], start: &[f64]) -> (Vec<f64
         let error: f64 = picked
             .iter()
             .map(|(r, v, m)| {
-                let t = if v.family.streams() {
-                    depthwise_time(&r.task, c[0], c[1], m)
+                let t = if let Some(k) = StreamConstants::from_slice(&c).filter(|_| v.family.streams()) {
+                    depthwise_time(&r.task, v.family, &k, m)
                 } else {
                     let k = ConvConstants::from_slice(&c).unwrap_or(ConvConstants::START);
                     family_time(&r.task, v, &k, m).time
@@ -165,7 +169,7 @@ fn fit_key(members: &[(&Row, Variant)], gpus: &[Gpu], start: &[f64]) -> (Vec<f64
 }
 
 /// Forests that repeat the library's answers, by pass, and the one for depthwise convolutions.
-const ORDINARY: Size = Size { trees: 8, leaves: 4000 };
+const ORDINARY: Size = Size { trees: 8, leaves: 14000 };
 const DEPTHWISE: Size = Size { trees: 12, leaves: 100 };
 /// Seed of the forests.
 const SEED: u64 = 11;

@@ -66,7 +66,7 @@ fn switching() -> Settings {
         loss: Loss::Relative,
         second: Loss::Relative,
         bags: 2,
-        min_leaf: 6,
+        min_leaf: 12,
         feature_fraction: 0.4,
         ..Settings::default()
     }

@@ -51,11 +51,17 @@ pub enum ConvFamily {
     Sgemm,
     /// Plain GEMM for 1x1.
     Gemm,
+    /// cuDNN's depthwise kernels for one filter size and stride.
+    DepthwiseSpecial,
+    /// cuDNN's kernels that keep tiles in shared memory.
+    DepthwiseShared,
+    /// cuDNN's Hopper depthwise kernels.
+    DepthwiseTiled,
 }
 
 impl ConvFamily {
     /// All families.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::Fft,
         Self::Winograd,
         Self::Xmma90,
@@ -72,6 +78,9 @@ impl ConvFamily {
         Self::CommonEngine,
         Self::Sgemm,
         Self::Gemm,
+        Self::DepthwiseSpecial,
+        Self::DepthwiseShared,
+        Self::DepthwiseTiled,
     ];
 
     /// Short name, for files and reports.
@@ -93,6 +102,9 @@ impl ConvFamily {
             Self::CommonEngine => "common-engine",
             Self::Sgemm => "sgemm",
             Self::Gemm => "gemm",
+            Self::DepthwiseSpecial => "depthwise-special",
+            Self::DepthwiseShared => "depthwise-shared",
+            Self::DepthwiseTiled => "depthwise-tiled",
         }
     }
 
@@ -104,7 +116,7 @@ impl ConvFamily {
         } else if has("winograd") {
             Self::Winograd
         } else if has("xmma_depthwise") {
-            Self::Depthwise
+            Self::DepthwiseTiled
         } else if has("sm90_xmma") && (has("fprop") || has("dgrad") || has("wgrad")) {
             Self::Xmma90
         } else if has("sm80_xmma") && has("f32f32_f32f32_f32") {
@@ -115,8 +127,10 @@ impl ConvFamily {
             || has("ImplicitGemmConvolution")
         {
             Self::Cutlass
-        } else if has("_c1_k1") || has("shmem_tiling") {
-            Self::Depthwise
+        } else if has("shmem_tiling") {
+            Self::DepthwiseShared
+        } else if has("_c1_k1") {
+            if has("specialized") { Self::DepthwiseSpecial } else { Self::Depthwise }
         } else if has("conv_depthwise") {
             Self::TorchDepthwise
         } else if has("grouped_direct") {
@@ -186,7 +200,14 @@ impl ConvFamily {
 
     /// Is it bound by memory, without a product form?
     pub fn streams(self) -> bool {
-        matches!(self, Self::Depthwise | Self::TorchDepthwise)
+        matches!(
+            self,
+            Self::Depthwise
+                | Self::TorchDepthwise
+                | Self::DepthwiseSpecial
+                | Self::DepthwiseShared
+                | Self::DepthwiseTiled
+        )
     }
 }
 
@@ -424,6 +445,7 @@ impl ConvKey {
         };
         let layout = u8::from(c.channels_last);
         let kind = match family {
+            ConvFamily::TorchDepthwise if task.pass == Pass::Wgrad => layout,
             _ if family.streams() => {
                 layout + 2 * u8::from(c.stride[0] > 1) + 4 * c.r.max(c.s).min(LARGEST_FILTER) as u8
             }
@@ -433,6 +455,11 @@ impl ConvKey {
             _ => 0,
         };
         Self { family, pass, group, kind }
+    }
+
+    /// Is it of a family bound by memory?
+    pub fn streams(self) -> bool {
+        self.family.streams()
     }
 
     /// A number below [`ConvKey::COUNT`].

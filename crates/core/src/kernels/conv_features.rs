@@ -1,7 +1,8 @@
 //! Convolutions as the learned parts see them: the shape, the guessed kernels and the reference time.
 
 use super::conv::{ConvConstants, ConvFamily, Task};
-use super::conv_form::{FamilyTime, depthwise_time, family_time};
+use super::conv_form::{FamilyTime, family_time};
+use super::depthwise::{StreamConstants, depthwise_time};
 use super::{Machine, alignment};
 use crate::dtype::Dtype;
 use crate::ops::{Gemm, Pass};
@@ -23,8 +24,8 @@ pub trait ConvTable {
     fn product(&self, task: &Task, variant: &Variant) -> ConvConstants;
     /// Seconds of a plain product in this format, by the product model.
     fn plain_product(&self, gemm: &Gemm, dtype: Dtype) -> f64;
-    /// Seconds and rate of a depthwise family for this task.
-    fn depthwise(&self, task: &Task, family: ConvFamily) -> (f64, f64);
+    /// Constants of a depthwise family for this task.
+    fn depthwise(&self, task: &Task, family: ConvFamily) -> StreamConstants;
 }
 
 /// The shape of a task on a machine: sizes, alignment, work, padding and waves of common tiles.
@@ -136,8 +137,8 @@ pub fn variant_time(
 ) -> (f64, Option<FamilyTime>) {
     let v = &guess.variant;
     if v.family.streams() {
-        let (t0, rate) = table.depthwise(task, v.family);
-        return (depthwise_time(task, t0, rate, machine), None);
+        let constants = table.depthwise(task, v.family);
+        return (depthwise_time(task, v.family, &constants, machine), None);
     }
     let form = family_time(task, v, &table.product(task, v), machine);
     let plain = v.family == ConvFamily::Gemm && task.pointwise() && task.conv.groups == 1;
@@ -170,13 +171,22 @@ pub fn candidates_of(
     Candidates { guesses, reference }
 }
 
+/// Places for the probabilities of families.
+const FAMILY_FEATURES: usize = 16;
+
+/// The place of a family: cuDNN's depthwise kernels share one.
+fn place(family: ConvFamily) -> usize {
+    let number = family as usize;
+    if number < FAMILY_FEATURES { number } else { ConvFamily::Depthwise as usize }
+}
+
 /// The full features: the shape's, then what the guesses say.
 pub fn finish(shape: &Features, candidates: &Candidates, machine: &Machine) -> Features {
     let mut x = *shape;
     for (g, _, _) in &candidates.guesses {
-        x[CHOICE_FEATURES + g.variant.family as usize] += g.probability;
+        x[CHOICE_FEATURES + place(g.variant.family)] += g.probability;
     }
-    let mut at = CHOICE_FEATURES + ConvFamily::ALL.len();
+    let mut at = CHOICE_FEATURES + FAMILY_FEATURES;
     let mut push = |v: f32| {
         x[at] = v;
         at += 1;

@@ -75,7 +75,8 @@ impl Work {
     /// The implicit product with the variant's tile; groups run side by side.
     fn new(task: &Task, variant: &Variant) -> Self {
         let tile = variant.tile();
-        let tap = if variant.family.converts() { tile.map_or(32.0, |t| t[2].max(8.0)) } else { 1.0 };
+        let padded = variant.family.converts() && !packs_taps(task, variant);
+        let tap = if padded { tile.map_or(32.0, |t| t[2].max(8.0)) } else { 1.0 };
         let (m, n, k) = task.dims(tap);
         let [x, w, y] = task.bytes();
         let (read, written) = match task.pass {
@@ -108,6 +109,13 @@ impl Work {
         self.helpers += 3.0;
         self.moved += 2.0 * task.bytes().iter().sum::<f64>();
     }
+}
+
+/// Does the kernel take channels of several filter taps in one step? Engines 47 (16 bit) and 48 (tf32) do, forward: their
+/// kernels compute every address (`indexed_wo_smem`).
+fn packs_taps(task: &Task, variant: &Variant) -> bool {
+    let engine = if task.dtype.is_half() { 47 } else { 48 };
+    variant.family == ConvFamily::Xmma80 && task.pass == Pass::Fwd && variant.engine == engine
 }
 
 /// The work of a task by one variant.
@@ -286,12 +294,6 @@ pub fn family_time(task: &Task, variant: &Variant, c: &ConvConstants, machine: &
     let conversion = work.helpers * c.cv0 + work.moved / (rate * machine.dram);
     let launches = if variant.family.loops() { task.conv.groups as f64 } else { 1.0 };
     FamilyTime { time: tiling.time + conversion, tiling, launches, conversion }
-}
-
-/// Time of a depthwise task: `t0 + bytes/(rate DRAM)` with the constants of its key.
-pub fn depthwise_time(task: &Task, t0: f64, rate: f64, machine: &Machine) -> f64 {
-    let [x, w, y] = task.bytes();
-    t0 + (x + w + y) / (rate * machine.dram)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ pub mod attention;
 pub mod conv;
 pub mod conv_features;
 pub mod conv_form;
+pub mod depthwise;
 pub mod gemm;
 pub mod linear;
 pub mod plain_conv;

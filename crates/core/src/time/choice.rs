@@ -1,6 +1,6 @@
 //! Which kernels a library would run for a convolution: its heuristics, learned from its own answers.
 //!
-//! cuDNN was asked for its choice on 300,000 shapes (`tools/measure/cudnn_choice.cpp`); random forests repeat it. A
+//! cuDNN was asked for its choice on 1.5 million shapes (`tools/measure/cudnn_choice.cpp`); random forests repeat it. A
 //! choice is a [`Variant`]: the engine's number, the kernel family it launches, the tile and the clusters of its kernels.
 
 use super::trees::Features;
@@ -71,6 +71,15 @@ pub type Leaf = [(u8, u8); PER_LEAF];
 
 /// Top bit of a child's number: it is a leaf.
 pub const LEAF: u16 = 0x8000;
+/// Marks files whose trees stand from the root down.
+const PACKED: u32 = 1 << 31;
+/// In place of a feature's number: a leaf. The lowest two bits are the number of its variants, the next five the share of
+/// the second in units of [`SECOND_UNIT`].
+const LEAVES: u8 = 128;
+/// Shares of a leaf's second variant are multiples of this.
+pub const SECOND_UNIT: u8 = 4;
+/// What the shares of a leaf add up to.
+pub const WHOLE: u32 = 255;
 
 /// A forest of such trees and the variants they tell apart.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -131,51 +140,81 @@ impl Chooser {
             .collect()
     }
 
+    /// Variants; the thresholds of each feature; then the trees from the root down, left before right: a node is its
+    /// feature and the number of its threshold, a leaf its variants and the share of the third.
     fn write(&self, out: &mut Vec<u8>) {
-        out.extend((self.variants.len() as u32).to_le_bytes());
+        out.extend((self.variants.len() as u32 | PACKED).to_le_bytes());
         for v in &self.variants {
             out.push(v.family as u8);
             out.push(v.engine);
             v.tile.iter().for_each(|t| out.extend(t.to_le_bytes()));
             out.extend([v.cluster[0], v.cluster[1], u8::from(v.segments), v.split]);
         }
+        let mut edges: Vec<Vec<f32>> = vec![Vec::new(); usize::from(LEAVES)];
+        for (feature, threshold, _, _) in self.trees.iter().flat_map(|t| &t.nodes) {
+            edges[usize::from(feature % LEAVES)].push(*threshold);
+        }
+        for e in &mut edges {
+            e.sort_by(f32::total_cmp);
+            e.dedup();
+            // Features have at most 255 bins where trees are grown, so that a byte numbers their cuts.
+            debug_assert!(e.len() < 256, "{} thresholds", e.len());
+            out.push(e.len() as u8);
+            out.extend(e.iter().flat_map(|v| v.to_le_bytes()));
+        }
         out.extend((self.trees.len() as u32).to_le_bytes());
         for t in &self.trees {
-            out.extend((t.nodes.len() as u32).to_le_bytes());
-            out.extend((t.leaves.len() as u32).to_le_bytes());
-            for (f, v, l, r) in &t.nodes {
-                out.push(*f);
-                out.extend(v.to_le_bytes());
-                out.extend(l.to_le_bytes());
-                out.extend(r.to_le_bytes());
-            }
-            for (variant, share) in t.leaves.iter().flatten() {
-                out.extend([*variant, *share]);
+            let mut open = vec![if t.nodes.is_empty() { LEAF } else { 0 }];
+            while let Some(at) = open.pop() {
+                if at & LEAF == 0 {
+                    let (feature, threshold, left, right) = t.nodes[usize::from(at)];
+                    let number = edges[usize::from(feature % LEAVES)].partition_point(|e| *e < threshold);
+                    out.extend([feature % LEAVES, number as u8]);
+                    open.extend([right, left]);
+                } else {
+                    let leaf = t.leaves.get(usize::from(at & !LEAF)).copied().unwrap_or_default();
+                    let kept = || leaf.iter().filter(|(_, share)| *share > 0);
+                    let second = kept().nth(1).map_or(0, |(_, share)| share / SECOND_UNIT).min(31);
+                    out.push(LEAVES + 4 * second + kept().count() as u8);
+                    out.extend(kept().map(|(variant, _)| *variant));
+                    // The shares add up to WHOLE, so that the first need not be told; the second is at most half.
+                    out.extend(kept().skip(2).map(|(_, share)| *share));
+                }
             }
         }
     }
 
     fn read(rest: &mut &[u8]) -> Option<Self> {
-        fn take<'a>(b: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
-            let (head, tail) = b.split_at_checked(n)?;
-            *b = tail;
-            Some(head)
-        }
-        fn word(b: &mut &[u8]) -> Option<usize> {
-            Some(u32::from_le_bytes(take(b, 4)?.try_into().ok()?) as usize)
-        }
-        let pair = |b: &[u8], i: usize| u16::from_le_bytes([b[i], b[i + 1]]);
         let count = word(rest)?;
         let mut out = Self::default();
-        for _ in 0..count {
+        for _ in 0..count & !(PACKED as usize) {
             let b = take(rest, 12)?;
+            let pair = |i: usize| u16::from_le_bytes([b[i], b[i + 1]]);
             let family = ConvFamily::from_index(b[0])?;
-            let tile = [pair(b, 2), pair(b, 4), pair(b, 6)];
+            let tile = [pair(2), pair(4), pair(6)];
             let (cluster, segments, split) = ([b[8], b[9]], b[10] > 0, b[11]);
             out.variants.push(Variant { family, engine: b[1], tile, cluster, segments, split });
         }
-        let count = word(rest)?;
-        for _ in 0..count {
+        if count & PACKED as usize == 0 {
+            out.read_plain(rest)?;
+            return Some(out);
+        }
+        let mut edges: Vec<Vec<f32>> = Vec::new();
+        for _ in 0..LEAVES {
+            let n = usize::from(take(rest, 1)?[0]);
+            let number = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+            edges.push(take(rest, 4 * n)?.chunks_exact(4).map(number).collect());
+        }
+        for _ in 0..word(rest)? {
+            out.trees.push(Tree::read(rest, &edges)?);
+        }
+        Some(out)
+    }
+
+    /// The trees as files of earlier versions hold them: nodes in nine bytes, leaves in full.
+    fn read_plain(&mut self, rest: &mut &[u8]) -> Option<()> {
+        let pair = |b: &[u8], i: usize| u16::from_le_bytes([b[i], b[i + 1]]);
+        for _ in 0..word(rest)? {
             let (n, l) = (word(rest)?, word(rest)?);
             let nodes = take(rest, n.checked_mul(9)?)?
                 .chunks_exact(9)
@@ -185,10 +224,58 @@ impl Chooser {
                 .chunks_exact(2 * PER_LEAF)
                 .map(|b| std::array::from_fn(|i| (b[2 * i], b[2 * i + 1])))
                 .collect();
-            out.trees.push(Tree { nodes, leaves });
+            self.trees.push(Tree { nodes, leaves });
+        }
+        Some(())
+    }
+}
+
+impl Tree {
+    /// Reads what [`Chooser::write`] wrote of one tree.
+    fn read(rest: &mut &[u8], edges: &[Vec<f32>]) -> Option<Self> {
+        let mut out = Self::default();
+        // Child slots that are still open: the node and whether it is its right one; none for the root.
+        let mut open: Vec<Option<(usize, bool)>> = vec![None];
+        while let Some(slot) = open.pop() {
+            let kind = take(rest, 1)?[0];
+            let number = if kind < LEAVES {
+                let threshold = *edges.get(usize::from(kind))?.get(usize::from(take(rest, 1)?[0]))?;
+                let at = out.nodes.len();
+                out.nodes.push((kind, threshold, 0, 0));
+                open.extend([Some((at, true)), Some((at, false))]);
+                u16::try_from(at).ok().filter(|n| n & LEAF == 0)?
+            } else {
+                let mut leaf = Leaf::default();
+                let count = usize::from(kind % 4);
+                let variants = take(rest, count)?;
+                let second = (kind - LEAVES) / 4 * SECOND_UNIT;
+                let third = take(rest, count.saturating_sub(2))?.first().copied().unwrap_or_default();
+                let shares = [u8::MAX.saturating_sub(second).saturating_sub(third), second, third];
+                for (slot, told) in leaf.iter_mut().zip(variants.iter().zip(shares)) {
+                    *slot = (*told.0, told.1);
+                }
+                out.leaves.push(leaf);
+                let at = u16::try_from(out.leaves.len() - 1).ok().filter(|n| n & LEAF == 0)?;
+                LEAF | at
+            };
+            match slot {
+                Some((parent, false)) => out.nodes[parent].2 = number,
+                Some((parent, true)) => out.nodes[parent].3 = number,
+                None => {}
+            }
         }
         Some(out)
     }
+}
+
+fn take<'a>(b: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
+    let (head, tail) = b.split_at_checked(n)?;
+    *b = tail;
+    Some(head)
+}
+
+fn word(b: &mut &[u8]) -> Option<usize> {
+    Some(u32::from_le_bytes(take(b, 4)?.try_into().ok()?) as usize)
 }
 
 /// The choosers of ordinary convolutions by pass, and the one of depthwise convolutions, where PyTorch has its say
@@ -229,10 +316,14 @@ mod tests {
         let known = Variant::of_family(ConvFamily::Xmma90);
         let variant = |engine| Variant { engine, tile: [128, 64, 32], cluster: [2, 1], ..known };
         let mut c = Chooser::new(vec![variant(1), variant(2), variant(3)]);
-        c.push(vec![(2, 1.0, LEAF, LEAF | 1)], vec![[(2, 200), (0, 50), (0, 0)], [(1, 255), (0, 0), (0, 0)]]);
+        c.push(
+            vec![(2, 1.0, LEAF, LEAF | 1)],
+            vec![[(2, 155), (0, 80), (1, 20)], [(1, 255), (0, 0), (0, 0)]],
+        );
         let mut x = [0.0; MAX_FEATURES];
         let guesses = c.guesses(&x);
-        assert_eq!((guesses.len(), guesses[0].variant.engine, guesses[0].probability), (2, 3, 0.8));
+        assert_eq!(guesses.iter().map(|g| g.variant.engine).collect::<Vec<_>>(), [3, 1, 2]);
+        assert!((guesses[0].probability - 155.0 / 255.0).abs() < 1e-6);
         x[2] = 2.0;
         assert_eq!(c.guesses(&x), [Guess { variant: variant(2), probability: 1.0 }]);
         let all = Choosers { passes: [c.clone(), Chooser::default(), c.clone()], depthwise: c };

@@ -5,6 +5,7 @@ use super::fitted::Fitted;
 use crate::dtype::Dtype;
 use crate::kernels::conv::{ConvConstants, ConvFamily, ConvKey, Task};
 use crate::kernels::conv_features::ConvTable;
+use crate::kernels::depthwise::StreamConstants;
 use crate::ops::Gemm;
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use std::collections::HashMap;
 pub struct ConvForms {
     /// By [`ConvKey::index`].
     products: Vec<Option<ConvConstants>>,
-    depthwise: Vec<Option<(f64, f64)>>,
+    depthwise: Vec<Option<StreamConstants>>,
     /// Constants of single engines, by [`ConvKey::index`] and engine, and of their tiles; zeros stand for all tiles.
     engines: HashMap<(usize, EngineTile), ConvConstants>,
 }
@@ -76,7 +77,9 @@ impl ConvForms {
                 out.engines.insert((key.index(), *engine), *c);
             }
             match coarser(&text).find_map(|k| table.get(k)) {
-                Some([t0, rate]) => out.depthwise[key.index()] = Some((*t0, *rate)),
+                Some(values) if key.streams() => {
+                    out.depthwise[key.index()] = StreamConstants::from_slice(values);
+                }
                 Some(values) => out.products[key.index()] = ConvConstants::from_slice(values),
                 None => {}
             }
@@ -114,8 +117,14 @@ impl ConvTable for ConvContext<'_> {
         (self.product)(gemm, dtype)
     }
 
-    fn depthwise(&self, task: &Task, family: ConvFamily) -> (f64, f64) {
+    fn depthwise(&self, task: &Task, family: ConvFamily) -> StreamConstants {
         let key = ConvKey::new(task, family).index();
-        self.forms.depthwise.get(key).copied().flatten().unwrap_or((4e-6, 0.3))
+        self.forms.depthwise.get(key).copied().flatten().unwrap_or(StreamConstants {
+            t0: 4e-6,
+            rate: 0.3,
+            work: 0.0,
+            wait: 0.0,
+            block: 0.0,
+        })
     }
 }
