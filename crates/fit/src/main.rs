@@ -258,7 +258,7 @@ fn products(
     bf16.extend(gemm::rows(&data::optional(&from.own.join("served.csv.gz"), "served")?, Library::Served));
     let wide = Settings { min_leaf: 20, ..smooth(130, 20, 0.5) };
     for (name, rows, settings) in [
-        ("gemm/h200", own, smooth(200, 5, 0.6)),
+        ("gemm/h200", own, smooth(160, 5, 0.6)),
         ("gemm/bf16", gemm::thinned(bf16, 25_000), wide),
         ("gemm/fp8", gemm::thinned(quantised, 10_000), wide),
         ("gemm/fp32", gemm::thinned(fp32, 20_000), wide),

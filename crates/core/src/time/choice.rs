@@ -71,8 +71,6 @@ pub type Leaf = [(u8, u8); PER_LEAF];
 
 /// Top bit of a child's number: it is a leaf.
 pub const LEAF: u16 = 0x8000;
-/// Marks files whose trees stand from the root down.
-const PACKED: u32 = 1 << 31;
 /// In place of a feature's number: a leaf. The lowest two bits are the number of its variants, the next five the share of
 /// the second in units of [`SECOND_UNIT`].
 const LEAVES: u8 = 128;
@@ -143,7 +141,7 @@ impl Chooser {
     /// Variants; the thresholds of each feature; then the trees from the root down, left before right: a node is its
     /// feature and the number of its threshold, a leaf its variants and the share of the third.
     fn write(&self, out: &mut Vec<u8>) {
-        out.extend((self.variants.len() as u32 | PACKED).to_le_bytes());
+        out.extend((self.variants.len() as u32).to_le_bytes());
         for v in &self.variants {
             out.push(v.family as u8);
             out.push(v.engine);
@@ -187,17 +185,13 @@ impl Chooser {
     fn read(rest: &mut &[u8]) -> Option<Self> {
         let count = word(rest)?;
         let mut out = Self::default();
-        for _ in 0..count & !(PACKED as usize) {
+        for _ in 0..count {
             let b = take(rest, 12)?;
             let pair = |i: usize| u16::from_le_bytes([b[i], b[i + 1]]);
             let family = ConvFamily::from_index(b[0])?;
             let tile = [pair(2), pair(4), pair(6)];
             let (cluster, segments, split) = ([b[8], b[9]], b[10] > 0, b[11]);
             out.variants.push(Variant { family, engine: b[1], tile, cluster, segments, split });
-        }
-        if count & PACKED as usize == 0 {
-            out.read_plain(rest)?;
-            return Some(out);
         }
         let mut edges: Vec<Vec<f32>> = Vec::new();
         for _ in 0..LEAVES {
@@ -209,24 +203,6 @@ impl Chooser {
             out.trees.push(Tree::read(rest, &edges)?);
         }
         Some(out)
-    }
-
-    /// The trees as files of earlier versions hold them: nodes in nine bytes, leaves in full.
-    fn read_plain(&mut self, rest: &mut &[u8]) -> Option<()> {
-        let pair = |b: &[u8], i: usize| u16::from_le_bytes([b[i], b[i + 1]]);
-        for _ in 0..word(rest)? {
-            let (n, l) = (word(rest)?, word(rest)?);
-            let nodes = take(rest, n.checked_mul(9)?)?
-                .chunks_exact(9)
-                .map(|b| (b[0], f32::from_le_bytes([b[1], b[2], b[3], b[4]]), pair(b, 5), pair(b, 7)))
-                .collect();
-            let leaves = take(rest, l.checked_mul(2 * PER_LEAF)?)?
-                .chunks_exact(2 * PER_LEAF)
-                .map(|b| std::array::from_fn(|i| (b[2 * i], b[2 * i + 1])))
-                .collect();
-            self.trees.push(Tree { nodes, leaves });
-        }
-        Some(())
     }
 }
 
