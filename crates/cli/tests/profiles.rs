@@ -38,7 +38,7 @@ fn transfer_has_the_names_that_scripts_rely_on() {
     let path = path.to_str().unwrap();
     let all = json(&["transfer", path, "--json"]);
     assert_eq!(all["origin"], "h200");
-    assert_eq!(all["targets"].as_array().unwrap().len(), 41);
+    assert_eq!(all["targets"].as_array().unwrap().len(), 42);
     for method in ["wave", "ratio", "mixed"] {
         let t = json(&["transfer", path, "--to", "h200,a100", "--method", method, "--json"]);
         // 0 to 300 us; one of two kernels has no operator.

@@ -237,6 +237,18 @@ struct Sources<'a> {
     shared: &'a Path,
 }
 
+/// Settings of fits across GPUs.
+fn across_gpus() -> Settings {
+    smooth(130, 20, 0.5)
+}
+
+/// Published fp32 products. Under 0.2 ms their times are mostly the host's.
+fn plain_products(shared: &Path) -> Result<Vec<gemm::Row>> {
+    let mut rows = gemm::rows(&data::fp32_products(shared)?, Library::Plain);
+    rows.retain(|r| r.seconds > 2e-4);
+    Ok(gemm::thinned(rows, 20_000))
+}
+
 /// The four fits of matrix products: the H200 in all formats, and bf16, fp8 and fp32 across GPUs.
 fn products(
     from: &Sources,
@@ -251,17 +263,14 @@ fn products(
     // On Hopper our own fp8 rows speak: the published ones hold the serving engine's quantisation too.
     let mut quantised = gemm::rows(&data::fp8_products(shared)?, Library::Served);
     quantised.retain(|r| gpus[r.gpu].architecture != Architecture::Hopper);
-    // Under 0.2 ms these times are mostly the host's.
-    let mut fp32 = gemm::rows(&data::fp32_products(shared)?, Library::Plain);
-    fp32.retain(|r| r.seconds > 2e-4);
     let mut bf16 = gemm::rows(&data::bf16_products(shared)?, Library::Served);
     bf16.extend(gemm::rows(&data::optional(&from.own.join("served.csv.gz"), "served")?, Library::Served));
-    let wide = Settings { min_leaf: 20, ..smooth(130, 20, 0.5) };
+    let wide = across_gpus();
     for (name, rows, settings) in [
         ("gemm/h200", own, smooth(160, 5, 0.6)),
         ("gemm/bf16", gemm::thinned(bf16, 25_000), wide),
         ("gemm/fp8", gemm::thinned(quantised, 10_000), wide),
-        ("gemm/fp32", gemm::thinned(fp32, 20_000), wide),
+        ("gemm/fp32", plain_products(shared)?, wide),
     ] {
         if !picks(name) {
             continue;

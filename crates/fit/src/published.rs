@@ -2,12 +2,14 @@
 
 use crate::data::{self, GPUS, Measured};
 use crate::score::score;
+use crate::{across_gpus, plain_products, rows, unseen};
 use anyhow::Result;
 use preflop_core::gpu::Gpu;
 use preflop_core::model::{LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
 use preflop_core::time::TimeModel;
 use preflop_core::time::fitted::Fitted;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 
 /// Host time hides below this in the fp32 files.
@@ -42,12 +44,20 @@ pub fn report(shared: &Path, gpus: &[Gpu]) -> Result<()> {
             println!("  {:16} {op:12} {}", GPUS[gpu], score(pairs));
         }
     }
-    whole_models(shared, gpus, &model)
+    println!("fp32 whole models, eager attention, with the GPU's own operators in the fit");
+    let shipped = |gpu: usize| Ok((model.clone(), gpus[gpu].clone()));
+    whole_models(shared, shipped)?;
+    println!(
+        "fp32 whole models, eager attention, with the GPU left out of products, softmax, layer norm and catalogue"
+    );
+    let products = plain_products(shared)?;
+    let vectors = rows::rows(&long(data::fp32_vectors(shared)?));
+    whole_models(shared, |gpu| unseen::shipped_without(gpu, &products, &vectors, gpus, across_gpus()))
 }
 
 /// Whole transformer models in fp32 (NeuSight), with attention as plain products, as they were run. Rows of several GPUs,
-/// of fused variants and of mixtures of experts are left out.
-fn whole_models(shared: &Path, gpus: &[Gpu], model: &TimeModel) -> Result<()> {
+/// of fused variants and of mixtures of experts are left out. `model_of` gives the model that speaks for a GPU, and the GPU.
+fn whole_models(shared: &Path, model_of: impl Fn(usize) -> Result<(TimeModel, Gpu)>) -> Result<()> {
     let names = [
         ("bert_large", "bert-large"),
         ("gpt2_large", "gpt2-large"),
@@ -57,6 +67,7 @@ fn whole_models(shared: &Path, gpus: &[Gpu], model: &TimeModel) -> Result<()> {
     ];
     let mut reader = csv::Reader::from_reader(data::open(&shared.join("neusight/model_e2e_fp32.csv"))?);
     let mut groups: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut models: BTreeMap<usize, (TimeModel, Gpu)> = BTreeMap::new();
     for record in reader.records() {
         let r = record?;
         let Some((_, name)) = names.iter().find(|(published, _)| *published == &r[1]) else { continue };
@@ -67,11 +78,14 @@ fn whole_models(shared: &Path, gpus: &[Gpu], model: &TimeModel) -> Result<()> {
         };
         let graph = zoo::build(name, Some(r[4].parse()?), Some(r[3].parse()?))?.with_eager_attention();
         let iteration = lower(&graph, &LowerOptions { mode, precision: Precision::Fp32, optimizer })?;
-        let pair = (model.predict_iteration(&iteration, &gpus[gpu]).time.ms(), r[8].parse()?);
+        let (model, machine) = match models.entry(gpu) {
+            Entry::Occupied(e) => e.into_mut(),
+            Entry::Vacant(e) => e.insert(model_of(gpu)?),
+        };
+        let pair = (model.predict_iteration(&iteration, machine).time.ms(), r[8].parse()?);
         groups.entry(GPUS[gpu].to_string()).or_default().push(pair);
         groups.entry("all".to_string()).or_default().push(pair);
     }
-    println!("fp32 whole models, eager attention");
     for (gpu, pairs) in groups {
         println!("  {gpu:16} {:12} {}", "", score(pairs));
     }

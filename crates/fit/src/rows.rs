@@ -18,7 +18,7 @@ const HOST: f64 = 15e-6;
 pub struct Row {
     kernel: Kernel,
     op: Rowwise,
-    gpu: usize,
+    pub gpu: usize,
     seconds: f64,
     class: &'static str,
 }

@@ -7,14 +7,16 @@
 use crate::data::{GPUS, Measured};
 use crate::gbdt::Settings;
 use crate::gemm;
+use crate::rows;
 use crate::samples::fit;
 use anyhow::{Context, Result};
+use preflop_core::Dtype;
 use preflop_core::gpu::{Gpu, catalog, parse};
 use preflop_core::kernels::gemm as gemm_form;
 use preflop_core::ops::{Op, OpCall};
 use preflop_core::time::TimeModel;
 use preflop_core::time::choice::Choosers;
-use preflop_core::time::fitted::{ConstantsFile, Fitted, write_forests};
+use preflop_core::time::fitted::{ConstantsFile, Fitted, TileKey, write_forests};
 use preflop_core::time::trees::Forest;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,22 +58,64 @@ pub fn model(constants: &ConstantsFile, forests: &BTreeMap<String, Forest>) -> R
     Ok(TimeModel::new(Fitted::read(&serde_json::to_string(constants)?, &bytes)?))
 }
 
+/// Constants and forests of products, fitted without one GPU.
+fn product_fit(
+    name: &str,
+    rows: &[gemm::Row],
+    gpus: &[Gpu],
+    settings: Settings,
+    without: usize,
+) -> (ConstantsFile, BTreeMap<String, Forest>) {
+    let others: Vec<gemm::Row> = rows.iter().filter(|r| r.gpu != without).copied().collect();
+    let fitted = gemm::Fit::new(&others, gpus);
+    let constants = ConstantsFile { tiles: fitted.constants().collect(), ..ConstantsFile::default() };
+    let (own, all) = (fitted.samples(gpus, false), fitted.samples(gpus, true));
+    let forests = BTreeMap::from([
+        (name.to_string(), fit(&own, gemm_form::FEATURES, &settings, |_| true)),
+        (gemm::pooled_name(name), fit(&all, gemm_form::FEATURES, &gemm::across(settings), |_| true)),
+    ]);
+    (constants, forests)
+}
+
+/// The shipped model with fp32 products, softmax and layer norm as they are fitted without one GPU, and that GPU as a
+/// stranger: what whole models meet on a GPU that nobody measured.
+pub fn shipped_without(
+    without: usize,
+    products: &[gemm::Row],
+    vectors: &[rows::Row],
+    gpus: &[Gpu],
+    settings: Settings,
+) -> Result<(TimeModel, Gpu)> {
+    let (new, forests) = product_fit("gemm/fp32", products, gpus, settings, without);
+    let text = std::fs::read_to_string("data/fitted/constants.json")?;
+    let mut constants: ConstantsFile = serde_json::from_str(&text)?;
+    // Constants of one generation that the others do not give must not stay.
+    let plain: BTreeSet<(u8, Dtype)> = new.tiles.keys().filter_map(|k| class_of(k)).collect();
+    constants.tiles.retain(|k, _| class_of(k).is_none_or(|c| !plain.contains(&c)));
+    constants.tiles.extend(new.tiles);
+    let others: Vec<rows::Row> = vectors.iter().filter(|r| r.gpu != without).cloned().collect();
+    constants.forms.extend(rows::constants(&others, gpus));
+    let shipped = Fitted::embedded();
+    let mut all: BTreeMap<String, Forest> =
+        shipped.forests().map(|(name, f)| (name.to_string(), f.clone())).collect();
+    all.extend(forests);
+    let choosers = shipped.choosers().cloned().unwrap_or_default();
+    let bytes = write_forests(&all, &choosers);
+    let fitted = Fitted::read(&serde_json::to_string(&constants)?, &bytes)?;
+    Ok((TimeModel::new(fitted), stranger(GPUS[without])?))
+}
+
+fn class_of(key: &str) -> Option<(u8, Dtype)> {
+    TileKey::parse(key).map(|k| (k.class, k.dtype))
+}
+
 /// Every product by a model that did not see its GPU.
 pub fn products(name: &str, rows: &[gemm::Row], gpus: &[Gpu], settings: Settings) -> Result<Vec<LeftOut>> {
     let each: BTreeSet<usize> = rows.iter().map(|r| r.gpu).collect();
     let models: BTreeMap<usize, (TimeModel, Gpu)> = each
         .into_par_iter()
         .map(|g| {
-            let others: Vec<gemm::Row> = rows.iter().filter(|r| r.gpu != g).copied().collect();
-            let without = gemm::Fit::new(&others, gpus);
-            let constants =
-                ConstantsFile { tiles: without.constants().collect(), ..ConstantsFile::default() };
-            let (own, all) = (without.samples(gpus, false), without.samples(gpus, true));
-            let across = gemm::across(settings);
-            let forests = BTreeMap::from([
-                (name.to_string(), fit(&own, gemm_form::FEATURES, &settings, |_| true)),
-                (gemm::pooled_name(name), fit(&all, gemm_form::FEATURES, &across, |_| true)),
-            ]);
+            let (constants, forests) = product_fit(name, rows, gpus, settings, g);
             Ok((g, (model(&constants, &forests)?, stranger(GPUS[g])?)))
         })
         .collect::<Result<_>>()?;
