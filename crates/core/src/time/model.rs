@@ -2,6 +2,7 @@
 
 mod expert;
 mod form;
+mod growth;
 mod plain;
 mod stream_time;
 
@@ -33,14 +34,6 @@ const MEASURED: &str = "h200";
 /// Its sustained DRAM bandwidth, and its SMs times clock: what its corrections were learned at.
 const MEASURED_DRAM: f64 = 4.3e12;
 const MEASURED_ISSUE: f64 = 132.0 * 1.98e9;
-/// Calls shorter than this are held against smaller ones. Products and convolutions grow with the cube of their
-/// sizes, so that only the shortest waver; more of them do on GPUs whose corrections came from others.
-const SHORT_PRODUCT_MEASURED: f64 = 25e-6;
-const SHORT_PRODUCT: f64 = 1e-3;
-const SHORT_STREAM: f64 = 200e-6;
-/// Least time of a call of double size.
-const LEAST_GROWTH: f64 = 0.98;
-
 /// Everything that predicts times. Made once, used for any number of calls; it holds no state.
 #[derive(Debug, Clone)]
 pub struct TimeModel {
@@ -128,26 +121,6 @@ impl TimeModel {
             Op::Rnn(r) => self.rnn(r, call, gpu),
             _ => self.stream(call, gpu),
         }
-    }
-
-    /// A time that does not fall below that of calls half and a quarter the size: learned corrections of short
-    /// calls waver by more than such calls grow.
-    fn grown(&self, call: &OpCall, seconds: f64, gpu: &Gpu) -> f64 {
-        let mut least = seconds;
-        let (short, steps) = match (&call.op, gpu.name == MEASURED) {
-            (Op::Gemm(_) | Op::Conv(_), true) => (SHORT_PRODUCT_MEASURED, 2),
-            (Op::Gemm(_) | Op::Conv(_), false) => (SHORT_PRODUCT, 2),
-            _ => (SHORT_STREAM, 1),
-        };
-        let mut smaller = if seconds < short { call.halved() } else { None };
-        let mut share = 1.0;
-        for _ in 0..steps {
-            let Some(call) = smaller else { break };
-            share *= LEAST_GROWTH;
-            least = least.max(share * self.draft(&call, gpu).seconds() * self.generation_factor(&call, gpu));
-            smaller = call.halved();
-        }
-        least
     }
 
     /// The host whose constants ship with the tool.
