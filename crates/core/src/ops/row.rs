@@ -243,6 +243,8 @@ mod tests {
         assert!(
             say("conv2d", "fwd", "fp32", r#"{"b":1,"ci":3,"hw":4,"co":8,"k":7}"#).contains("does not fit")
         );
+        let norm = say("groupnorm", "fwd", "fp32", r#"{"b":1,"c":64,"hw":4,"groups":48}"#);
+        assert!(norm.contains("64 channels do not make 48 groups"), "{norm}");
         assert!(
             say("bmm", "fwd", "fp32", r#"{"b":1099511627776,"m":1099511627776,"n":1099511627776,"k":1}"#)
                 .contains("too large")

@@ -204,6 +204,9 @@ impl Reader<'_> {
                 self.problem(format!("a window of {} does not fit a {}x{} map", op.window, op.h, op.w))
             );
         }
+        if !op.channels.is_multiple_of(op.groups) {
+            return Err(self.problem(format!("{} channels do not make {} groups", op.channels, op.groups)));
+        }
         Ok(Op::Spatial(op))
     }
 
