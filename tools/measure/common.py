@@ -59,7 +59,7 @@ def allow_tf32(on):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = on
 
 
-def _replay_ms(run):
+def replay_ms(run):
     a, b = torch.cuda.Event(True), torch.cuda.Event(True)
     a.record()
     run()
@@ -96,7 +96,7 @@ def time_calls(make, span_ms=3.0, most=64, replays=7, long_ms=20.0, capture=True
         for f in calls[:2]:
             f()
         torch.cuda.synchronize()
-        est = max(min(_replay_ms(calls[0]) for _ in range(2)), 1e-3)
+        est = max(min(replay_ms(calls[0]) for _ in range(2)), 1e-3)
     n = max(len(calls), min(most, int(span_ms / est)))
     n = n // len(calls) * len(calls)
 
@@ -110,7 +110,7 @@ def time_calls(make, span_ms=3.0, most=64, replays=7, long_ms=20.0, capture=True
         run = all_calls
     run()
     torch.cuda.synchronize()
-    times = sorted(_replay_ms(run) for _ in range(replays if est < long_ms else 3))
+    times = sorted(replay_ms(run) for _ in range(replays if est < long_ms else 3))
     return times[len(times) // 2] / n * 1e3, copies
 
 

@@ -11,7 +11,7 @@ import argparse
 import torch
 import torch.nn.functional as F
 
-from common import GPU, STREAM, Clock, Draw, Table, _replay_ms, captured, rand, recover
+from common import GPU, STREAM, Clock, Draw, Table, captured, rand, recover, replay_ms
 
 SETS = 6
 ROWS = [*range(1, 17), *(16 * i + j for i in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16) for j in (0, 1)),
@@ -40,12 +40,12 @@ def microseconds(m, n, k):
     with torch.cuda.stream(STREAM):
         all_sets()
         torch.cuda.synchronize()
-        once = max(_replay_ms(all_sets), 1e-3)
+        once = max(replay_ms(all_sets), 1e-3)
     times = max(1, min(8, int(2.0 / once)))
     graph = captured(lambda: all_sets(times))
     graph.replay()
     torch.cuda.synchronize()
-    replays = sorted(_replay_ms(graph.replay) for _ in range(5 if once < 20 else 3))
+    replays = sorted(replay_ms(graph.replay) for _ in range(5 if once < 20 else 3))
     return replays[len(replays) // 2] / (times * SETS) * 1e3
 
 

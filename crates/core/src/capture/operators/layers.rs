@@ -150,14 +150,10 @@ fn batch_norm(x: Tensor<'_>, cudnn: bool, training: bool, pass: Pass) -> Option<
 }
 
 fn group_norm(x: Tensor<'_>, groups: &[i64], pass: Pass) -> Option<Vec<OpCall>> {
-    let mut calls = spatial(x, SpatialKind::GroupNorm, pass)?;
+    let [b, c, h, w] = maps(x)?;
     let groups = groups.first().map_or(1, |&g| g.max(1) as u64);
-    for call in &mut calls {
-        if let Op::Spatial(o) = &mut call.op {
-            o.groups = groups;
-        }
-    }
-    Some(calls)
+    let op = Spatial { groups, ..Spatial::norm(SpatialKind::GroupNorm, b, c, h, w, x.is_channels_last()) };
+    Some(vec![OpCall::new(Op::Spatial(op), pass, x.dtype)])
 }
 
 fn pool(call: &Call<'_>, at: usize, kind: SpatialKind, pass: Pass) -> Option<Vec<OpCall>> {
