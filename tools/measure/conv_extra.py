@@ -139,7 +139,7 @@ def times(a):
         allow_tf32(dt == "tf32")
         turn += 1
         try:
-            us, copies = time_calls(maker(phase, dt, shape), span_ms=2.0, most=48, replays=5, long_ms=10.0)
+            us, copies = time_calls(maker(phase, dt, shape), span_ms=1.5, most=48, replays=5, long_ms=1.5)
             out.row(["conv2d", phase, dt, shape, f"{us:.3f}", copies, kind])
         except Exception as e:
             bad += 1

@@ -53,13 +53,13 @@ pub fn rows(measured: &[Measured], library: Library) -> Vec<Row> {
 /// Across GPUs only what means the same everywhere may move far: published products run at the sustained peak, and
 /// their L2 term is off, since clusters and larger tiles save what it counts.
 fn start(library: Library) -> (Constants, [f64; Constants::COUNT]) {
-    let held = [10.0, 1.0, 1.0, 1000.0, 10.0, 10.0, 1.0, 1.0, 1.0];
-    let across = Constants { eff: 1.05, slope: 10.0, l2: 10.0, ..Constants::START };
+    let held = [10.0, 1.0, 1.0, 1000.0, 10.0, 10.0, 1.0, 1.0, 1.0, 1.0];
+    let across = Constants { eff: 1.05, hot: 0.3, slope: 10.0, l2: 10.0, drain: 150.0, ..Constants::START };
     match library {
         Library::Own => (Constants::START, [1.0; Constants::COUNT]),
         Library::Served => (across, held),
         Library::Plain => {
-            (Constants { eff: 1.0, ..across }, [3.0, 1.0, 1.0, 1000.0, 3.0, 3.0, 1.0, 1.0, 1.0])
+            (Constants { eff: 1.0, ..across }, [3.0, 1.0, 1.0, 1000.0, 3.0, 3.0, 1.0, 1.0, 1.0, 1.0])
         }
     }
 }
@@ -69,17 +69,15 @@ fn start(library: Library) -> (Constants, [f64; Constants::COUNT]) {
 fn constants(rows: &[Row], gpus: &[Gpu], near: Option<Constants>) -> Constants {
     let (start, hold) = start(rows[0].library);
     let start = near.unwrap_or(start);
-    // About 600 rows, drawn, as many of one GPU as of another: a fixed step would pick a single GPU where GPUs take
-    // turns in a file.
+    // About 600 rows of each GPU, drawn: a fixed step would pick a single GPU where GPUs take turns in a file.
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     for r in rows {
         *counts.entry(r.gpu).or_default() += 1;
     }
-    let each = 600.0 / counts.len() as f32;
     let mut random = Random(1);
     let picked: Vec<(&Row, Machine, Architecture)> = rows
         .iter()
-        .filter(|r| random.unit() < each / counts[&r.gpu] as f32)
+        .filter(|r| random.unit() < 600.0 / counts[&r.gpu] as f32)
         .map(|r| (r, r.machine(gpus), gpus[r.gpu].architecture))
         .collect();
     let start_logs: Vec<f64> = start.to_array().iter().map(|c| c.ln()).collect();
@@ -102,7 +100,7 @@ fn constants(rows: &[Row], gpus: &[Gpu], near: Option<Constants>) -> Constants {
                 / logs.len() as f64;
         error + 0.01 * stray
     };
-    let (best, _) = minimise(&loss, &start_logs, 0.3, 900);
+    let (best, _) = minimise(&loss, &start_logs, 0.3, 1500);
     from(&best)
 }
 
@@ -174,16 +172,18 @@ impl<'a> Fit<'a> {
         self.table.iter().map(|(key, c)| (key.text(), c.to_array()))
     }
 
-    /// The rows as the learner sees them, by the constants of their generation or by the pooled ones.
+    /// The rows as the learner sees them, by the constants of their generation. The forest that knows no generations
+    /// learns from the same: what is left beside a GPU's own constants holds on others too, whereas beside pooled
+    /// constants most of what is left is the GPU itself.
     pub fn samples(&self, gpus: &[Gpu], pooled: bool) -> Vec<Sample> {
         let several = self.rows.iter().any(|r| r.gpu != self.rows[0].gpu);
         let sample = |(i, r): (usize, &Row)| {
             let machine = r.machine(gpus);
             let generation = gpus[r.gpu].architecture;
-            let key = if pooled { anywhere(r, gpus) } else { key(r, gpus) };
-            let t = r.library.form(&r.gemm, r.dtype, &self.table[&key], &machine, generation);
+            let t = r.library.form(&r.gemm, r.dtype, &self.table[&key(r, gpus)], &machine, generation);
+            let told = if pooled { Architecture::Other } else { generation };
             Sample {
-                x: gemm::features(&r.gemm, r.dtype, &t, &machine, key.generation),
+                x: gemm::features(&r.gemm, r.dtype, &t, &machine, told),
                 reference: t.time,
                 seconds: r.seconds,
                 forest: match r.library {

@@ -98,6 +98,7 @@ fn main() -> Result<()> {
     let mut measured = data::operators(&own.join("ops.csv.gz"), 0, "ops")?;
     measured.extend(data::optional(&own.join("ops_extra.csv.gz"), "ops_extra")?);
     measured.extend(data::optional(&own.join("forward.csv.gz"), "forward")?);
+    measured.extend(data::optional(&own.join("fp8.csv.gz"), "fp8")?);
     for (name, gap) in data::WITHOUT_CUDNN {
         measured.extend(data::without_cudnn(&own.join(format!("{name}.csv.gz")), name, gap)?);
     }
@@ -268,7 +269,7 @@ fn products(
     let wide = across_gpus();
     for (name, rows, settings) in [
         ("gemm/h200", own, smooth(160, 5, 0.6)),
-        ("gemm/bf16", gemm::thinned(bf16, 25_000), wide),
+        ("gemm/bf16", gemm::thinned(bf16, 50_000), wide),
         ("gemm/fp8", gemm::thinned(quantised, 10_000), wide),
         ("gemm/fp32", plain_products(shared)?, wide),
     ] {

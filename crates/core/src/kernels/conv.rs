@@ -230,22 +230,23 @@ impl ConvConstants {
 
     /// Where fits start.
     pub const START: Self = Self {
-        tile: Constants { eff: 0.8, t0: 3.0e-6, ..Constants::START },
+        tile: Constants { eff: 0.8, t0: 3.0e-6, drain: 50.0, ..Constants::START },
         cv0: 2e-6,
         cvbw: 0.6,
         epilogue: 0.6e-6,
     };
 
     /// As a list.
-    pub fn to_array(self) -> [f64; 12] {
-        let t = self.tile.to_array();
-        [t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], self.cv0, self.cvbw, self.epilogue]
+    pub fn to_array(self) -> [f64; Self::COUNT] {
+        let [eff, bw, hot, l2, slope, pw, kl, red0, t0, drain] = self.tile.to_array();
+        [eff, bw, hot, l2, slope, pw, kl, red0, t0, self.cv0, self.cvbw, self.epilogue, drain]
     }
 
     /// From a list.
     pub fn from_slice(a: &[f64]) -> Option<Self> {
-        let tile = Constants::from_array(a.get(..9)?.try_into().ok()?);
-        Some(Self { tile, cv0: *a.get(9)?, cvbw: *a.get(10)?, epilogue: *a.get(11)? })
+        let [eff, bw, hot, l2, slope, pw, kl, red0, t0, cv0, cvbw, epilogue, drain] = *a.first_chunk()?;
+        let tile = Constants { eff, bw, hot, l2, slope, pw, kl, red0, t0, drain };
+        Some(Self { tile, cv0, cvbw, epilogue })
     }
 }
 

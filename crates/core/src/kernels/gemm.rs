@@ -108,7 +108,7 @@ pub fn plain_form(g: &Gemm, constants: &Constants, machine: &Machine, generation
 }
 
 /// Places of the feature vector that a GEMM fills.
-pub const FEATURES: usize = 61;
+pub const FEATURES: usize = 62;
 
 fn log2(x: f64) -> f32 {
     x.max(1e-30).log2() as f32
@@ -178,6 +178,7 @@ pub fn features(g: &Gemm, dtype: Dtype, t: &Tiling, machine: &Machine, generatio
     push(log2(2.0 * p.batch * p.m * p.n * p.k / (p.read + p.written)));
     push(log2(2.0 * p.batch * p.m * p.n * p.k / machine.peak * 1e6));
     push(f32::from(generation as u8));
+    push(t.miss as f32);
     for time in t.by_tile {
         push(log2(time / t.time));
     }

@@ -12,7 +12,7 @@
 
 use crate::dtype::Dtype;
 use crate::gpu::Gpu;
-use crate::kernels::tile::miss_share;
+use crate::kernels::Reuse;
 use crate::ops::{Interpolate, Op, OpCall, Pass, Resize, Rowwise, RowwiseKind, Spatial, SpatialKind};
 
 /// Terms of the form.
@@ -141,7 +141,7 @@ fn resize_terms(op: &Interpolate, call: &OpCall, gpu: &Gpu) -> [f64; TERMS] {
     let t = call.traffic();
     let (x, y) = (t.read.0 / call.dtype.size(), t.written.0 / call.dtype.size());
     let chain = op.maps() * (op.oh * op.ow).div_ceil(RESIDENT * sm) as f64 / clock;
-    let cold = miss_share(t.read.0, t.written.0, gpu.l2_size.0);
+    let cold = Reuse::OWN.miss([t.read.0, 0.0, t.written.0], gpu.l2_size.0);
     let floor = gpu.kernel_floor.0;
     let dram = (t.total() / gpu.dram_sustained).0;
     [floor, dram, x / issue, y / issue, chain, chain * cold, 0.0, 0.0, 0.0, 0.0, 0.0]

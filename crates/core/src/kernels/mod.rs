@@ -36,20 +36,48 @@ pub struct Machine {
     pub hot: f64,
     /// Bytes up to which operands stay there.
     pub hot_size: f64,
+    /// What competes for those bytes from one call to the next.
+    pub reuse: Reuse,
+    /// Seconds that one result of a tile takes an SM, per element of the sum that it costs ([`tile::Constants::drain`]).
+    pub drain: f64,
     /// Latencies over those at the clock of the GPU whose kernels were measured first, an H200.
     pub latency: f64,
     /// Do arithmetic and traffic hinder each other where they take about as long?
     pub soft: bool,
 }
 
+/// How calls of one shape follow each other in a measurement: over how many sets of operands, and how sharply the L2
+/// gives way once they exceed it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reuse {
+    /// Sets of operands in turn.
+    pub sets: f64,
+    /// Is the first operand the same in all sets?
+    pub input_once: bool,
+    /// Share of the bytes that stay at which the first operands are lost, and at which all are.
+    pub edge: [f64; 2],
+}
+
+impl Reuse {
+    /// The project's own way: up to eight sets. The ramp stands for the L2's imperfect replacement.
+    pub const OWN: Self = Self { sets: 8.0, input_once: false, edge: [0.8, 1.2] };
+    /// The way of a server's measurements: layers of one shape in turn, with one input. Weights that no longer fit are
+    /// lost all at once, as each is read again only after all others: on an L40S between 16 and 17.5 MiB each.
+    pub const SERVED: Self = Self { sets: 5.0, input_once: true, edge: [0.85, 0.95] };
+
+    /// Share of a call's bytes that come from DRAM: operands `first` and `second` and the result, in bytes.
+    pub fn miss(&self, [first, second, result]: [f64; 3], stay: f64) -> f64 {
+        let once = if self.input_once { 1.0 } else { self.sets };
+        let all = once * first + self.sets * second + result;
+        let [from, to] = self.edge;
+        ((all / stay - from) / (to - from)).clamp(0.0, 1.0)
+    }
+}
+
 /// Boost clock at which [`Machine::latency`] is 1.
 const LATENCY_CLOCK: f64 = 1.98e9;
 /// Share of the datasheet's DRAM bandwidth that good kernels hold.
 const DRAM_SHARE: f64 = 0.85;
-/// A server's products of one shape run over about six sets of weights: operands stay in the L2 up to 0.155 of it,
-/// which eight sets reach at 1.24. The figure is the fitted edge on L40S and B200 (0.16-0.18 of the L2) and,
-/// of half the L2, on A100 and H100 (0.13-0.15).
-const SERVED_REACH: f64 = 1.24;
 
 /// Calls up to the first run as fast as the clock allows, from the second on as the board's power limit allows: measured
 /// one by one, with pauses between them, short calls leave the average power below the limit. P4, T4 and A100 show it; the
@@ -72,20 +100,21 @@ impl Machine {
             l2_size: gpu.l2_size.0,
             hot: gpu.l2.0,
             hot_size: gpu.l2_size.0,
+            reuse: Reuse::OWN,
+            drain: drain(gpu, dtype),
             latency: LATENCY_CLOCK / gpu.boost_clock.0,
             soft: false,
         }
     }
 
     /// The machine as products of an inference server see it. A100 and Hopper have an L2 in two halves that both
-    /// keep what all SMs read, so half of it counts. Rates from the L2 carry over best as the geometric mean
-    /// of L2 and DRAM.
+    /// keep what all SMs read, so half of it counts.
     pub fn served(gpu: &Gpu, dtype: Dtype) -> Self {
         let halves = gpu.architecture == Architecture::Hopper || gpu.compute_capability == "8.0";
         let own = Self::of(gpu, dtype);
         Self {
-            hot: 2.0 * (own.l2 * own.dram).sqrt(),
-            hot_size: own.l2_size * SERVED_REACH * if halves { 0.5 } else { 1.0 },
+            hot_size: own.l2_size * if halves { 0.5 } else { 1.0 },
+            reuse: Reuse::SERVED,
             soft: true,
             ..own
         }
@@ -116,6 +145,21 @@ impl Machine {
             }
         }
         tiling
+    }
+}
+
+/// FLOP per clock of one SM of the H200 in sustained 16-bit products.
+const REFERENCE_RATE: f64 = 3023.0;
+
+/// Seconds that one result takes an SM, per element of the sum. Kernels for Hopper and the B200 store one tile while
+/// they compute the next, so what is left follows the rate of their sums; before, an SM stores by the clock.
+fn drain(gpu: &Gpu, dtype: Dtype) -> f64 {
+    let behind = matches!(gpu.architecture, Architecture::Hopper | Architecture::Blackwell)
+        && !gpu.compute_capability.starts_with("12.");
+    if behind {
+        2.0 * f64::from(gpu.sm_count) / gpu.sustained_peak(dtype).0
+    } else {
+        2.0 / (REFERENCE_RATE * gpu.boost_clock.0)
     }
 }
 

@@ -9,7 +9,7 @@
 //! occ   = clamp(floor(16384/(bm*bn)), 1, 4)        CTAs that fit an SM together
 //! frac  = min(1, min(wv,occ) * min(1, bm*bn/16384)^pw)   one small CTA cannot fill an SM
 //! teff  = 1/(1 + slope*(1/bm + 1/bn))              small tiles run below peak
-//! t_c   = 2*bm*bn*ks*wv / (eff*peak/SM * teff * frac)
+//! t_c   = 2*bm*bn*ks*wv / (eff*peak/SM * teff * frac) + bm*bn*wv*drain*D
 //! t_l2  = tiles*(bm+bn)*ks*e / (l2*L2BW)
 //! t_d   = miss*bytes/(bw*DRAM) + (1-miss)*bytes/(hot*HOT)
 //! t_lat = kl*lat*(ks/32)*ceil(wv/occ)
@@ -21,10 +21,10 @@
 //! `epilogue * ceil(wv/occ)`: what every wave of CTAs spends before and after its sums. [`in_clusters`] does so for
 //! kernels that stay on their SMs in clusters of CTAs and take one tile after the other.
 //!
-//! Where e is the element size; eff, slope, pw, l2, bw, hot, kl, red0 and t0 are fitted per kernel class
+//! Where e is the element size; eff, slope, pw, l2, bw, hot, kl, red0, t0 and drain are fitted per kernel class
 //! (`data/fitted`); `miss` is the share of the compulsory bytes that come from DRAM: operands that are used
-//! again and again stay in the L2 when eight sets of them fit. HOT is the rate from the L2 then, and `lat` makes
-//! latencies longer on GPUs with a lower clock ([`Machine`]).
+//! again and again stay in the L2 when all sets of them fit ([`super::Reuse`]). HOT is the rate from the L2 then, and
+//! `lat` makes latencies longer on GPUs with a lower clock, D is what one result costs on its way out ([`Machine`]).
 
 use super::Machine;
 
@@ -49,11 +49,13 @@ pub struct Constants {
     pub red0: f64,
     /// Seconds of launch, prologue and epilogue.
     pub t0: f64,
+    /// What filling the pipeline and storing the results of a tile costs, in elements of the sum.
+    pub drain: f64,
 }
 
 impl Constants {
     /// How many there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
 
     /// Where fits start: what a healthy kernel does.
     pub const START: Self = Self {
@@ -66,17 +68,19 @@ impl Constants {
         kl: 4e-9,
         red0: 2.5e-6,
         t0: 2.3e-6,
+        drain: 100.0,
     };
 
     /// As a list, for fits and files.
-    pub fn to_array(self) -> [f64; 9] {
-        [self.eff, self.bw, self.hot, self.l2, self.slope, self.pw, self.kl, self.red0, self.t0]
+    pub fn to_array(self) -> [f64; Self::COUNT] {
+        let Self { eff, bw, hot, l2, slope, pw, kl, red0, t0, drain } = self;
+        [eff, bw, hot, l2, slope, pw, kl, red0, t0, drain]
     }
 
     /// From a list.
-    pub fn from_array(a: [f64; 9]) -> Self {
-        let [eff, bw, hot, l2, slope, pw, kl, red0, t0] = a;
-        Self { eff, bw, hot, l2, slope, pw, kl, red0, t0 }
+    pub fn from_array(a: [f64; Self::COUNT]) -> Self {
+        let [eff, bw, hot, l2, slope, pw, kl, red0, t0, drain] = a;
+        Self { eff, bw, hot, l2, slope, pw, kl, red0, t0, drain }
     }
 }
 
@@ -167,26 +171,21 @@ pub const PLAIN_TILES: [(f64, f64); 9] = [
     (32.0, 32.0),
 ];
 
-/// Share of compulsory bytes that miss the L2: eight operand sets and the result against the bytes that stay.
-///
-/// The ramp from 0.8 to 1.2 stands for the L2's imperfect replacement.
-pub fn miss_share(read: f64, written: f64, hot_size: f64) -> f64 {
-    (((8.0 * read + written) / hot_size - 0.8) / 0.4).clamp(0.0, 1.0)
-}
-
 /// What does not depend on the tile: seconds of the compulsory bytes, and rates per second turned round.
 struct Fixed {
     dram: f64,
     miss: f64,
     l2_rate: f64,
     per_sm: f64,
+    drain: f64,
     latency: f64,
     soft: bool,
 }
 
 impl Fixed {
     fn new(p: &Product, c: &Constants, machine: &Machine) -> Self {
-        let miss = miss_share(p.read, p.written, machine.hot_size);
+        let first = p.element * p.batch * p.m * p.k;
+        let miss = machine.reuse.miss([first, p.read - first, p.written], machine.hot_size);
         let bytes = p.read + p.written;
         let dram = miss * bytes / (c.bw * machine.dram) + (1.0 - miss) * bytes / (c.hot * machine.hot);
         Self {
@@ -194,6 +193,7 @@ impl Fixed {
             miss,
             l2_rate: 1.0 / (c.l2 * machine.l2),
             per_sm: machine.sm / (c.eff * machine.peak),
+            drain: c.drain * machine.drain,
             latency: machine.latency,
             soft: machine.soft,
         }
@@ -220,7 +220,7 @@ impl Fixed {
             let ks = (p.k / s / p.step).ceil() * p.step;
             let wv = (tiles / sm).ceil();
             let frac = (wv.min(occ) * small).min(1.0);
-            let compute = 2.0 * bm * bn * ks * wv * self.per_sm / (teff * frac);
+            let compute = bm * bn * wv * (2.0 * ks * self.per_sm / (teff * frac) + self.drain);
             let l2 = tiles * (bm + bn) * ks * p.element * self.l2_rate;
             let latency = (c.kl * (ks / 32.0) + epilogue) * self.latency * (wv / occ).ceil();
             let reduction = if s > 1.0 {
@@ -361,7 +361,8 @@ pub fn in_clusters(
     let teff = 1.0 / (1.0 + c.slope * (1.0 / bm + 1.0 / bn));
     let small = (bm * bn / 16384.0).min(1.0).powf(c.pw);
     let part = (p.k / 32.0).ceil() * 32.0;
-    let tile = 2.0 * bm * bn * part * fixed.per_sm / (teff * small) + c.kl * machine.latency * (part / 32.0);
+    let tile = bm * bn * (2.0 * part * fixed.per_sm / (teff * small) + fixed.drain)
+        + c.kl * machine.latency * (part / 32.0);
     let tiles = clusters * size;
     // A cluster reads its operands once.
     let l2 = tiles * (bm / cluster.1 + bn / cluster.0) * part * p.element * fixed.l2_rate;
@@ -392,6 +393,8 @@ mod tests {
         l2_size: 60e6,
         hot: 9.77e12,
         hot_size: 60e6,
+        reuse: crate::kernels::Reuse::OWN,
+        drain: 2.0 * 132.0 / 790e12,
         latency: 1.0,
         soft: false,
     };

@@ -77,8 +77,8 @@ impl LogInterval {
 pub struct ConstantsFile {
     /// Data, date and error of the fit.
     pub provenance: BTreeMap<String, String>,
-    /// Constants of tiled products: eff, bw, hot, l2, slope, pw, kl_s, red0_s, t0_s.
-    pub tiles: BTreeMap<String, [f64; 9]>,
+    /// Constants of tiled products: eff, bw, hot, l2, slope, pw, kl_s, red0_s, t0_s, drain.
+    pub tiles: BTreeMap<String, [f64; tile::Constants::COUNT]>,
     /// Constants of other closed forms, by name.
     pub forms: BTreeMap<String, Vec<f64>>,
     /// 90 % intervals by class, for GPUs that were measured.

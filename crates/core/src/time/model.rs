@@ -439,8 +439,11 @@ fn interval_number(task: &Task, candidates: &Candidates) -> usize {
     4 * family + 2 * usize::from(task.grouped()) + usize::from(sure)
 }
 
+/// The largest part of a product's time. What every wave spends before and after its sums is a wait in the first wave;
+/// in later ones it is the SMs' work, like the sums.
 fn bound_of(t: &Tiling) -> Bound {
-    let parts = [(t.compute, Bound::Compute), (t.dram, Bound::Dram), (t.l2, Bound::L2)];
+    let work = t.compute + t.latency * (1.0 - 1.0 / t.waves.max(1.0));
+    let parts = [(work, Bound::Compute), (t.dram, Bound::Dram), (t.l2, Bound::L2)];
     let (largest, bound) =
         parts.into_iter().fold((0.0, Bound::Latency), |a, b| if b.0 > a.0 { b } else { a });
     if largest < 0.5 * t.time { Bound::Latency } else { bound }

@@ -122,6 +122,31 @@ fn kin(generation: Architecture) -> Option<Architecture> {
     }
 }
 
+/// The generation with the most similar 16-bit kernels: Ada runs Ampere's very own, and those of Volta and Turing are built
+/// like them, with operands from registers and results stored by the clock.
+fn same_kernels(generation: Architecture) -> Option<Architecture> {
+    match generation {
+        Architecture::Volta | Architecture::Turing | Architecture::Ada => Some(Architecture::Ampere),
+        Architecture::Ampere => Some(Architecture::Ada),
+        _ => None,
+    }
+}
+
+/// Constants of a generation that nobody measured, from those of all and of the one with similar kernels: memory and
+/// launch as everywhere, results stored as by those kernels, the rest midway (geometric mean).
+fn between(all: &Constants, same: &Constants) -> Constants {
+    let mid = |f: fn(&Constants) -> f64| (f(all) * f(same)).sqrt();
+    Constants {
+        eff: mid(|c| c.eff),
+        slope: mid(|c| c.slope),
+        pw: mid(|c| c.pw),
+        kl: mid(|c| c.kl),
+        red0: mid(|c| c.red0),
+        drain: same.drain,
+        ..*all
+    }
+}
+
 /// How far what was learned on kin is trusted, and what was learned over all generations. Fitted by leaving GPUs
 /// out (docs/accuracy.md).
 const TRUST_KIN: f64 = 0.5;
@@ -163,7 +188,8 @@ impl TimeModel {
         Judged { form, learned: learned * trust * known, seen: nearest == own, class }
     }
 
-    /// Constants of a product on this GPU and the generation they are of; `Other` if of all.
+    /// Constants of a product on this GPU and the generation they are of; `Other` if of all, or what its kernels do of its
+    /// kin and what memory and launch do of all.
     fn nearest(&self, expert: &Expert, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> (Constants, Architecture) {
         let class = expert.library.class(g, dtype);
         let own = kernels_of(gpu);
@@ -172,7 +198,13 @@ impl TimeModel {
         let found =
             [Some(own), near].into_iter().flatten().find_map(|a| Some((*self.fitted.tile_of(key(a))?, a)));
         found.unwrap_or_else(|| {
-            (self.fitted.tile(key(own)).copied().unwrap_or(Constants::START), Architecture::Other)
+            let all = self.fitted.tile(key(own)).copied().unwrap_or(Constants::START);
+            let same = same_kernels(own).and_then(|a| self.fitted.tile_of(key(a)));
+            let constants = match (expert.library, same) {
+                (Library::Served, Some(k)) => between(&all, k),
+                _ => all,
+            };
+            (constants, Architecture::Other)
         })
     }
 }
