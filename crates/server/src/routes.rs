@@ -10,6 +10,7 @@ use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{Method, Response, StatusCode, header};
 use axum::middleware;
 use axum::routing::{any, get, post};
+use futures_util::StreamExt as _;
 use preflop_api::{ApiError, Engine, Kind};
 use serde_json::Map;
 use std::sync::Arc;
@@ -171,12 +172,32 @@ async fn read(app: &App, request: Request) -> Result<Bytes, Response<Body>> {
         let message = format!("a question has at most {} KiB", most >> 10);
         reply::problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message, None)
     };
-    if upload::declared(headers).is_some_and(|n| n > most as u64) {
+    let declared = upload::declared(headers);
+    let mut body = request.into_body().into_data_stream();
+    if declared.is_some_and(|n| n > most as u64) {
+        upload::drop_rest(body);
         return Err(large());
     }
-    match timeout(app.limits.body, axum::body::to_bytes(request.into_body(), most)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(_)) => Err(large()),
+    let gather = async {
+        let mut all = Vec::new();
+        while let Some(chunk) = body.next().await {
+            let message = "the question broke off";
+            let chunk =
+                chunk.map_err(|_| reply::problem(StatusCode::BAD_REQUEST, "cut_off", message, None))?;
+            if all.len() + chunk.len() > most {
+                return Ok(None);
+            }
+            all.extend_from_slice(&chunk);
+        }
+        Ok(Some(all))
+    };
+    match timeout(app.limits.body, gather).await {
+        Ok(Ok(Some(all))) => Ok(all.into()),
+        Ok(Ok(None)) => {
+            upload::drop_rest(body);
+            Err(large())
+        }
+        Ok(Err(response)) => Err(response),
         Err(_) => {
             let message = "the question came too slowly";
             Err(reply::problem(StatusCode::REQUEST_TIMEOUT, "slow_client", message, None))

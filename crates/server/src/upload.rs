@@ -89,7 +89,7 @@ fn too_large(most: u64) -> Response<Body> {
 
 /// Reads what is left of a refused body and drops it, for a while: a connection that closes on a client which still
 /// sends is reset, and the client never sees why.
-fn drop_rest(mut body: BodyDataStream) {
+pub fn drop_rest(mut body: BodyDataStream) {
     const PAUSE: Duration = Duration::from_secs(2);
     const IN_ALL: Duration = Duration::from_secs(30);
     tokio::spawn(async move {
