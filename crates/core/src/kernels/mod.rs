@@ -62,7 +62,8 @@ impl Reuse {
     /// The project's own way: up to eight sets. The ramp stands for the L2's imperfect replacement.
     pub const OWN: Self = Self { sets: 8.0, input_once: false, edge: [0.8, 1.2] };
     /// The way of a server's measurements: layers of one shape in turn, with one input. Weights that no longer fit are
-    /// lost all at once, as each is read again only after all others: on an L40S between 16 and 17.5 MiB each.
+    /// lost all at once, as each is read again only after all others: published rows of an L40S (96 MiB) fall from 1.1 to 0.6 TB/s
+    /// between 16 and 17.5 MiB each, 0.83 and 0.91 of the L2 with five sets.
     pub const SERVED: Self = Self { sets: 5.0, input_once: true, edge: [0.85, 0.95] };
 
     /// Share of a call's bytes that come from DRAM: operands `first` and `second` and the result, in bytes.
@@ -148,15 +149,19 @@ impl Machine {
     }
 }
 
-/// FLOP per clock of one SM of the H200 in sustained 16-bit products.
+/// The generation whose kernels libraries run on a GPU: Blackwell for desks and workstations (compute capability 12)
+/// has the tensor instructions of Ada, not those of the B200.
+pub fn kernels_of(gpu: &Gpu) -> Architecture {
+    if gpu.compute_capability.starts_with("12.") { Architecture::Ada } else { gpu.architecture }
+}
+
+/// FLOP per clock of one SM of the H200 in sustained 16-bit products: 790 TFLOP/s of 132 SMs at 1.98 GHz.
 const REFERENCE_RATE: f64 = 3023.0;
 
 /// Seconds that one result takes an SM, per element of the sum. Kernels for Hopper and the B200 store one tile while
 /// they compute the next, so what is left follows the rate of their sums; before, an SM stores by the clock.
 fn drain(gpu: &Gpu, dtype: Dtype) -> f64 {
-    let behind = matches!(gpu.architecture, Architecture::Hopper | Architecture::Blackwell)
-        && !gpu.compute_capability.starts_with("12.");
-    if behind {
+    if matches!(kernels_of(gpu), Architecture::Hopper | Architecture::Blackwell) {
         2.0 * f64::from(gpu.sm_count) / gpu.sustained_peak(dtype).0
     } else {
         2.0 / (REFERENCE_RATE * gpu.boost_clock.0)

@@ -6,7 +6,7 @@ mod growth;
 mod plain;
 mod stream_time;
 
-pub use expert::{Library, kernels_of, plain_as_measured};
+pub use expert::{Library, plain_as_measured};
 pub use form::KernelForm;
 
 use super::choice::{Choosers, Guess};
@@ -22,7 +22,7 @@ use crate::kernels::conv::{ConvFamily, Task, dtype_group};
 use crate::kernels::conv_features::{Candidates, candidates_of, finish, shape_features};
 use crate::kernels::plain_conv::Figures;
 use crate::kernels::tile::{Constants, Tiling};
-use crate::kernels::{Machine, attention, conv, gemm, linear, rnn, rows, stream};
+use crate::kernels::{Machine, attention, conv, gemm, kernels_of, linear, rnn, rows, stream};
 use crate::ops::{Attention, Conv, Gemm, Op, OpCall, Pass, Rnn, SpatialKind};
 use crate::traffic::{self, Levels};
 use crate::units::{Bytes, Seconds};

@@ -4,7 +4,7 @@ use super::{MEASURED, TimeModel};
 use crate::dtype::Dtype;
 use crate::gpu::{Architecture, Gpu, Vendor};
 use crate::kernels::tile::{Constants, Tiling};
-use crate::kernels::{Machine, gemm};
+use crate::kernels::{Machine, gemm, kernels_of};
 use crate::ops::{Gemm, GemmKind};
 use crate::time::fitted::TileKey;
 
@@ -97,12 +97,6 @@ pub(super) fn expert(dtype: Dtype, class: u8, gpu: &Gpu) -> Expert {
         },
         _ => own,
     }
-}
-
-/// The generation whose kernels libraries run on a GPU: Blackwell for desks and workstations (compute capability 12)
-/// has the tensor instructions of Ada, not those of the B200.
-pub fn kernels_of(gpu: &Gpu) -> Architecture {
-    if gpu.compute_capability.starts_with("12.") { Architecture::Ada } else { gpu.architecture }
 }
 
 /// Do the project's own measurements speak for fp32 on plain pipes? They were made on Hopper, and the B200 runs the same
