@@ -96,8 +96,9 @@ impl Line {
         }
         // Sums of thousands of logarithms carry rounding of their own.
         let noise = 1e-15 * self.sums[0].abs() + 1e-14 * self.figures as f64;
-        (moved > TOLERANCE + noise)
-            .then(|| format!("figures moved by {moved:.2e} in all; headline {} -> {}", self.headline, other.headline))
+        (moved > TOLERANCE + noise).then(|| {
+            format!("figures moved by {moved:.2e} in all; headline {} -> {}", self.headline, other.headline)
+        })
     }
 }
 
@@ -153,7 +154,10 @@ fn ask(program: &Path, root: &Path, question: &[String]) -> anyhow::Result<Line>
 
 /// Writes the corpus, or compares with it.
 pub fn run(root: &Path, write: bool) -> anyhow::Result<()> {
-    anyhow::ensure!(cargo(root, &["build", "--release", "--quiet", "--locked"]).status()?.success(), "no build");
+    anyhow::ensure!(
+        cargo(root, &["build", "--release", "--quiet", "--locked"]).status()?.success(),
+        "no build"
+    );
     let program = root.join("target/release/preflop");
     let listed = Command::new(&program).args(["models", "--json"]).output()?;
     let models: Value = serde_json::from_slice(&listed.stdout).context("`preflop models --json`")?;
@@ -177,7 +181,8 @@ pub fn run(root: &Path, write: bool) -> anyhow::Result<()> {
         println!("{} answers written to {FILE}", lines.len());
         return Ok(());
     }
-    let text = std::fs::read_to_string(&path).with_context(|| format!("{FILE}; `cargo xtask frozen write`"))?;
+    let text =
+        std::fs::read_to_string(&path).with_context(|| format!("{FILE}; `cargo xtask frozen write`"))?;
     let kept: Vec<Line> = text.lines().skip(1).filter_map(Line::read).collect();
     let mut moved = 0;
     for line in &lines {
@@ -192,7 +197,10 @@ pub fn run(root: &Path, write: bool) -> anyhow::Result<()> {
         }
     }
     println!("{} answers, {} moved", lines.len(), moved);
-    anyhow::ensure!(moved == 0, "{moved} answers moved; where that is meant, say so in CHANGELOG.md and `cargo xtask frozen write`");
+    anyhow::ensure!(
+        moved == 0,
+        "{moved} answers moved; where that is meant, say so in CHANGELOG.md and `cargo xtask frozen write`"
+    );
     Ok(())
 }
 

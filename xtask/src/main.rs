@@ -9,7 +9,6 @@ mod bundle;
 mod frozen;
 mod fuzz;
 mod licences;
-mod purity;
 mod python;
 mod readme;
 mod run;
