@@ -4,10 +4,12 @@ pub mod catalog;
 mod fields;
 mod file;
 mod resolve;
+mod resource;
 
 pub use fields::{FIELDS, Field};
 pub use file::{Fact, GpuFile, parse};
 pub use resolve::Assumption;
+pub use resource::Resource;
 
 use preflop_units::dtype::Dtype;
 use preflop_units::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Seconds};
@@ -305,6 +307,24 @@ impl Gpu {
                 Dtype::Fp32 => return FlopsPerSecond(1e12),
             };
         }
+    }
+
+    /// Do two descriptions have the same figures, whatever they are called?
+    pub fn same_figures(&self, other: &Self) -> bool {
+        self.sm_count == other.sm_count
+            && self.boost_clock == other.boost_clock
+            && self.dram == other.dram
+            && self.dram_sustained == other.dram_sustained
+            && self.l2 == other.l2
+            && self.l2_size == other.l2_size
+            && self.kernel_floor == other.kernel_floor
+            && self.plain_limit == other.plain_limit
+            && self.plain_burst == other.plain_burst
+            && self.sustained == other.sustained
+            && self.tensor == other.tensor
+            && self.plain == other.plain
+            && self.architecture == other.architecture
+            && self.compute_capability == other.compute_capability
     }
 
     /// Does the chip have matrix units for this format?

@@ -35,6 +35,7 @@
 //! eff, soft, quant, mask, bw, step, t0 and so on are fitted (`data/fitted`), see [`start`].
 
 use super::alignment;
+use super::tile::mixed;
 use preflop_gpu::{Architecture, Gpu};
 use preflop_learned::trees::{Features, MAX_FEATURES};
 use preflop_ops::{Attention, Pass};
@@ -183,19 +184,30 @@ fn live_tiles(nq: f64, nk: f64, ratio: f64, causal: bool) -> f64 {
     ratio * cut * (cut + 1.0) / 2.0 + (nq - cut) * nk
 }
 
-/// The closed form. `constants` that are not [`CONSTANTS`] numbers are replaced by [`start`].
-pub fn form(op: &Attention, pass: Pass, dtype: Dtype, constants: &[f64], gpu: &Gpu) -> Terms {
+/// The closed form. `constants` that are not [`CONSTANTS`] numbers are replaced by [`start`]; `fitted_on` is the GPU that they are
+/// of: its kernels decide how a cache is split.
+pub fn form(
+    op: &Attention,
+    pass: Pass,
+    dtype: Dtype,
+    constants: &[f64],
+    gpu: &Gpu,
+    fitted_on: &Gpu,
+) -> Terms {
     let mode = mode(op, pass);
     let c = constants.first_chunk().unwrap_or(start(mode, dtype));
-    let mut t =
-        if mode == Mode::Decode { decode(op, pass, dtype, c, gpu) } else { prefill(op, pass, dtype, c, gpu) };
+    let mut t = if mode == Mode::Decode {
+        decode(op, pass, dtype, c, gpu, fitted_on)
+    } else {
+        prefill(op, pass, dtype, c, gpu, fitted_on)
+    };
     t.time = t.time.max(floor(op, pass, dtype, gpu));
     t
 }
 
 /// The closed form's time in seconds.
 pub fn reference(op: &Attention, pass: Pass, dtype: Dtype, constants: &[f64], gpu: &Gpu) -> f64 {
-    form(op, pass, dtype, constants, gpu).time
+    form(op, pass, dtype, constants, gpu, gpu).time
 }
 
 /// Share of the bytes that come from DRAM. The ramp from `keep` to twice `keep` of the capacity stands for the
@@ -209,7 +221,14 @@ fn miss_share(bytes: f64, keep: f64, gpu: &Gpu) -> f64 {
 const PREFILL_KEEP: f64 = 0.4;
 const PREFILL_HOT: f64 = 0.4;
 
-fn prefill(op: &Attention, pass: Pass, dtype: Dtype, c: &[f64; CONSTANTS], gpu: &Gpu) -> Terms {
+fn prefill(
+    op: &Attention,
+    pass: Pass,
+    dtype: Dtype,
+    c: &[f64; CONSTANTS],
+    gpu: &Gpu,
+    fitted_on: &Gpu,
+) -> Terms {
     let [eff, soft, quant, mask, bw, step, t0, whole, cta] = *c;
     let sm = f64::from(gpu.sm_count);
     let products = if pass == Pass::Fwd { 2.0 } else { 5.0 };
@@ -230,25 +249,35 @@ fn prefill(op: &Attention, pass: Pass, dtype: Dtype, c: &[f64; CONSTANTS], gpu: 
     let rounded = work + quant * (waves.ceil() - waves) * mean;
     let compute = rounded.max(whole.min(1.0) * longest * tile) * mask;
     let bytes = op.traffic(pass, dtype.size()).total().0;
-    let miss = miss_share(bytes, PREFILL_KEEP, gpu);
-    let memory = bytes * (miss / (bw * gpu.dram_sustained.0) + (1.0 - miss) / (PREFILL_HOT * gpu.l2.0));
+    let [miss, fitted] = [gpu, fitted_on].map(|g| miss_share(bytes, PREFILL_KEEP, g));
+    let (cold, hot) = (bytes / (bw * gpu.dram_sustained.0), bytes / (PREFILL_HOT * gpu.l2.0));
+    let memory = mixed(cold, hot, fitted, miss);
     let latency = step * longest * waves.ceil().min(4.0) + cta * waves;
     let time = t0 + compute.max(memory) + latency;
     Terms { time, compute, memory, latency, launch: t0, work, waves, split: 1.0 }
 }
 
-fn decode(op: &Attention, pass: Pass, dtype: Dtype, c: &[f64; CONSTANTS], gpu: &Gpu) -> Terms {
+fn decode(
+    op: &Attention,
+    pass: Pass,
+    dtype: Dtype,
+    c: &[f64; CONSTANTS],
+    gpu: &Gpu,
+    fitted_on: &Gpu,
+) -> Terms {
     let [bw, hot, fill, lone, step, merge, t0, keep, cta] = *c;
     let sm = f64::from(gpu.sm_count);
     let heads = op.batch as f64 * op.kv_heads.max(1) as f64;
     let kv = op.kv_len as f64;
-    let split = (sm / heads).ceil().clamp(1.0, (kv / 256.0).ceil());
+    let planned = f64::from(fitted_on.sm_count);
+    let split = (planned / heads).ceil().clamp(1.0, (kv / 256.0).ceil());
     let waves = heads * split / sm;
+    let full = heads * split / planned;
     let bytes = op.traffic(pass, dtype.size()).total().0;
-    let alone = if waves < fill { (fill / waves).powf(lone) } else { 1.0 };
-    let miss = miss_share(bytes, keep, gpu);
-    let memory =
-        alone * (miss * bytes / (bw * gpu.dram_sustained.0) + (1.0 - miss) * bytes / (hot * gpu.l2.0));
+    let alone = if full < fill { (fill / full).powf(lone) } else { 1.0 };
+    let [miss, fitted] = [gpu, fitted_on].map(|g| miss_share(bytes, keep, g));
+    let (cold, hot) = (bytes / (bw * gpu.dram_sustained.0), bytes / (hot * gpu.l2.0));
+    let memory = alone * mixed(cold, hot, fitted, miss);
     let compute = step * kv / split * waves.ceil();
     let merge = if split > 1.0 { merge } else { 0.0 };
     let latency = merge + cta * op.batch as f64 * op.heads as f64 * split / sm;
@@ -261,8 +290,11 @@ fn decode(op: &Attention, pass: Pass, dtype: Dtype, c: &[f64; CONSTANTS], gpu: &
 /// `attention/served` from the published 16-bit forward and decode rows of a server on other generations.
 pub fn forest(class: &str, generation: Architecture) -> &'static str {
     let served = matches!(class, "attention/fwd/half" | "attention/decode/half");
-    if served && generation != Architecture::Hopper { "attention/served" } else { "attention" }
+    if served && generation != Architecture::Hopper { "attention/served" } else { OWN_FOREST }
 }
+
+/// The forest of the project's own measurements.
+pub const OWN_FOREST: &str = "attention";
 
 /// Places of the feature vector that are filled.
 pub const FEATURES: usize = 48;
@@ -418,7 +450,7 @@ mod tests {
         let op = call(16, 32, 4096, 4096, 128, false);
         let mut c = PREFILL_START;
         (c[0], c[1], c[5], c[6], c[8]) = (0.8, 32.0, 0.0, 0.0, 0.0);
-        let t = form(&op, Pass::Fwd, Dtype::Bf16, &c, &gpu);
+        let t = form(&op, Pass::Fwd, Dtype::Bf16, &c, &gpu, &gpu);
         // 4*512*4096^2*128 FLOPs, x 160/128 for the exponentials; 16384 CTAs fill 124.12 of 125 waves
         let ideal = 4.0 * 512.0 * 4096f64.powi(2) * 160.0 / (0.8 * gpu.peak(Dtype::Bf16).0);
         assert!((t.work / ideal - 1.0).abs() < 1e-12);
@@ -430,8 +462,8 @@ mod tests {
     fn a_missing_fit_falls_back_to_the_start() {
         let gpu = catalog::find("a100-sxm-80gb").unwrap();
         let op = call(4, 16, 512, 512, 64, true);
-        let a = form(&op, Pass::Fwd, Dtype::Bf16, &[], &gpu);
-        assert_eq!(a, form(&op, Pass::Fwd, Dtype::Bf16, &PREFILL_START, &gpu));
+        let a = form(&op, Pass::Fwd, Dtype::Bf16, &[], &gpu, &gpu);
+        assert_eq!(a, form(&op, Pass::Fwd, Dtype::Bf16, &PREFILL_START, &gpu, &gpu));
     }
 
     proptest! {

@@ -11,6 +11,7 @@ pub mod plain_conv;
 pub mod rnn;
 pub mod rows;
 pub mod stream;
+pub mod tensor_conv;
 pub mod tile;
 pub mod traffic;
 
@@ -37,6 +38,8 @@ pub struct Machine {
     pub hot: f64,
     /// Bytes up to which operands stay there.
     pub hot_size: f64,
+    /// The same of the GPU whose constants apply.
+    pub fitted_size: f64,
     /// What competes for those bytes from one call to the next.
     pub reuse: Reuse,
     /// Seconds that one result of a tile takes an SM, per element of the sum that it costs ([`tile::Constants::drain`]).
@@ -102,6 +105,7 @@ impl Machine {
             l2_size: gpu.l2_size.0,
             hot: gpu.l2.0,
             hot_size: gpu.l2_size.0,
+            fitted_size: gpu.l2_size.0,
             reuse: Reuse::OWN,
             drain: drain(gpu, dtype),
             latency: LATENCY_CLOCK / gpu.boost_clock.0,
@@ -114,12 +118,8 @@ impl Machine {
     pub fn served(gpu: &Gpu, dtype: Dtype) -> Self {
         let halves = gpu.architecture == Architecture::Hopper || gpu.compute_capability == "8.0";
         let own = Self::of(gpu, dtype);
-        Self {
-            hot_size: own.l2_size * if halves { 0.5 } else { 1.0 },
-            reuse: Reuse::SERVED,
-            soft: true,
-            ..own
-        }
+        let hot_size = own.l2_size * if halves { 0.5 } else { 1.0 };
+        Self { hot_size, fitted_size: hot_size, reuse: Reuse::SERVED, soft: true, ..own }
     }
 
     /// The machine as fp32 convolutions on plain pipes see it: by datasheet and power limit, since measured rates of
@@ -127,12 +127,18 @@ impl Machine {
     pub fn convolution(gpu: &Gpu, dtype: Dtype) -> Self {
         let own = Self::of(gpu, dtype);
         let peak = (LIGHTER * gpu.plain_limit.0).min(gpu.plain_burst.0);
-        Self { peak, dram: DRAM_SHARE * gpu.dram.0, hot_size: 1.0, ..own }
+        Self { peak, dram: DRAM_SHARE * gpu.dram.0, hot_size: 1.0, fitted_size: 1.0, ..own }
     }
 
     /// The machine as published fp32 products on plain pipes see it.
     pub fn plain(gpu: &Gpu, dtype: Dtype) -> Self {
         Self { soft: true, burst: gpu.plain_burst.0, ..Self::of(gpu, dtype) }
+    }
+
+    /// This machine with constants that were fitted on another.
+    #[must_use]
+    pub fn fitted_on(self, other: &Self) -> Self {
+        Self { fitted_size: other.hot_size, ..self }
     }
 
     /// What `form` says of a call, with the rate that the power limit allows for as long as the call takes.

@@ -82,12 +82,16 @@ pub fn class(op: &Rnn, pass: Pass, dtype: Dtype, gpu: &Gpu) -> String {
         Dtype::Bf16 | Dtype::Fp16 | Dtype::Tf32 | Dtype::Fp32 => dtype.name(),
         _ => Dtype::Fp16.name(),
     };
-    let algorithm = match algorithm(op, pass, dtype, gpu) {
+    format!("rnn/{pass_name}/{format}/{}", algorithm_name(op, pass, dtype, gpu))
+}
+
+/// The algorithm in words.
+pub fn algorithm_name(op: &Rnn, pass: Pass, dtype: Dtype, gpu: &Gpu) -> &'static str {
+    match algorithm(op, pass, dtype, gpu) {
         Algorithm::Persistent => "persistent",
         Algorithm::Small => "small",
         Algorithm::Standard => "standard",
-    };
-    format!("rnn/{pass_name}/{format}/{algorithm}")
+    }
 }
 
 /// Number of constants.

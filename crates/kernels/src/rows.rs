@@ -102,22 +102,46 @@ impl Kernel {
             }
             Self::Norm => 2.0 * step * op.cols.div_ceil(4 * threads) as f64,
         };
-        let chain = (rows / slots).max(1.0) * (clocks + row) / gpu.boost_clock.0;
         let again = match self {
             Self::Warp => 0.0,
             Self::Block => 2.0,
             Self::Norm => 1.0,
         };
-        let in_flight = slots.min(rows) * cols * ELEMENT / gpu.l2_size.0;
         let [stays, leaves] = STAYS;
-        let miss = ((in_flight / stays).ln() / (leaves / stays).ln()).clamp(0.0, 1.0);
-        let passes = (2.0 + again * miss) * rows * cols * ELEMENT / gpu.dram_sustained.0;
-        let together = match self {
-            Self::Block => (passes.powi(4) + chain.powi(4)).sqrt().sqrt(),
-            Self::Warp | Self::Norm => passes + chain,
+        let at_once = |slots: f64| {
+            let chain = (rows / slots).max(1.0) * (clocks + row) / gpu.boost_clock.0;
+            let in_flight = slots.min(rows) * cols * ELEMENT / gpu.l2_size.0;
+            let miss = ((in_flight / stays).ln() / (leaves / stays).ln()).clamp(0.0, 1.0);
+            let passes = (2.0 + again * miss) * rows * cols * ELEMENT / gpu.dram_sustained.0;
+            match self {
+                Self::Block => (passes.powi(4) + chain.powi(4)).sqrt().sqrt(),
+                Self::Warp | Self::Norm => passes + chain,
+            }
         };
+        // More rows at once may push each other out of the L2; never so many that it takes longer.
+        let stay = stays * gpu.l2_size.0 / (cols * ELEMENT);
+        let mut together = at_once(slots);
+        if again > 0.0 && stay < slots {
+            let most = (leaves / stays * stay).min(slots);
+            together =
+                together.min(least_between(stay.max(1.0).ln(), most.max(1.0).ln(), |u| at_once(u.exp())));
+        }
         gpu.kernel_floor.0 + together
     }
+}
+
+/// The least value of a convex function between two places, by thirds.
+fn least_between(mut from: f64, mut to: f64, f: impl Fn(f64) -> f64) -> f64 {
+    // (2/3)^60 of the way is below rounding.
+    for _ in 0..60 {
+        let third = (to - from) / 3.0;
+        if f(from + third) < f(to - third) {
+            to -= third;
+        } else {
+            from += third;
+        }
+    }
+    f((from + to) / 2.0)
 }
 
 #[cfg(test)]

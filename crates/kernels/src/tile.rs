@@ -11,7 +11,7 @@
 //! teff  = 1/(1 + slope*(1/bm + 1/bn))              small tiles run below peak
 //! t_c   = 2*bm*bn*ks*wv / (eff*peak/SM * teff * frac) + bm*bn*wv*drain*D
 //! t_l2  = tiles*(bm+bn)*ks*e / (l2*L2BW)
-//! t_d   = miss*bytes/(bw*DRAM) + (1-miss)*bytes/(hot*HOT)
+//! t_d   = miss*bytes/(bw*DRAM) + (1-miss)*bytes/(hot*HOT)             on other GPUs see [`mixed`]
 //! t_lat = kl*lat*(ks/32)*ceil(wv/occ)
 //! t_red = 0 if s = 1 else red0*lat + 8*s*B*M*N/(l2*L2BW)
 //! time  = t0*lat + min over tiles and s of max(t_c, t_l2, t_d) + t_lat + t_red     4-norm for max if soft
@@ -171,6 +171,16 @@ pub const PLAIN_TILES: [(f64, f64); 9] = [
     (32.0, 32.0),
 ];
 
+/// Seconds of bytes of which a share `miss` takes `cold` for all of them and the rest `hot`, with constants of a GPU on
+/// which the share was `fitted`.
+///
+/// Where both shares are equal it is `cold miss + hot (1 - miss)`. A larger cache keeps more; that shortens a call only where the
+/// cache is the faster place, and a fitted `hot` need not be: operands that stay are those of short calls, which load slowly
+/// from anywhere. So the time never grows with the cache.
+pub fn mixed(cold: f64, hot: f64, fitted: f64, miss: f64) -> f64 {
+    cold * fitted + hot * (1.0 - fitted) + (miss - fitted) * (cold - hot).max(0.0)
+}
+
 /// What does not depend on the tile: seconds of the compulsory bytes, and rates per second turned round.
 struct Fixed {
     dram: f64,
@@ -185,9 +195,11 @@ struct Fixed {
 impl Fixed {
     fn new(p: &Product, c: &Constants, machine: &Machine) -> Self {
         let first = p.element * p.batch * p.m * p.k;
-        let miss = machine.reuse.miss([first, p.read - first, p.written], machine.hot_size);
+        let operands = [first, p.read - first, p.written];
+        let miss = machine.reuse.miss(operands, machine.hot_size);
+        let fitted = machine.reuse.miss(operands, machine.fitted_size);
         let bytes = p.read + p.written;
-        let dram = miss * bytes / (c.bw * machine.dram) + (1.0 - miss) * bytes / (c.hot * machine.hot);
+        let dram = mixed(bytes / (c.bw * machine.dram), bytes / (c.hot * machine.hot), fitted, miss);
         Self {
             dram,
             miss,
@@ -369,8 +381,11 @@ pub fn in_clusters(
     let mut compute = waves * tile;
     let mut reduction = 0.0;
     if segments {
-        let shared = tile * clusters / at_once;
-        let cost = c.red0 * machine.latency + 8.0 * at_once * size * bm * bn * fixed.l2_rate;
+        // Each part is added up in the L2, so that more SMs than this would not pay.
+        let added = 8.0 * size * bm * bn * fixed.l2_rate;
+        let parts = at_once.min((tile * clusters / added).sqrt().max(1.0));
+        let shared = tile * clusters / parts;
+        let cost = c.red0 * machine.latency + parts * added;
         if shared + cost < compute {
             (compute, reduction) = (shared, cost);
         }
@@ -393,6 +408,7 @@ mod tests {
         l2_size: 60e6,
         hot: 9.77e12,
         hot_size: 60e6,
+        fitted_size: 60e6,
         reuse: crate::Reuse::OWN,
         drain: 2.0 * 132.0 / 790e12,
         latency: 1.0,

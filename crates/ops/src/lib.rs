@@ -15,6 +15,7 @@ mod rnn;
 pub mod row;
 mod rowwise;
 pub mod shape;
+mod sizes;
 mod spatial;
 mod vision;
 

@@ -77,6 +77,9 @@ impl LogInterval {
 pub struct ConstantsFile {
     /// Data, date and error of the fit.
     pub provenance: BTreeMap<String, String>,
+    /// GPUs that measurements were made on, by library and generation.
+    #[serde(default)]
+    pub references: BTreeMap<String, String>,
     /// Constants of tiled products: eff, bw, hot, l2, slope, pw, kl_s, red0_s, t0_s, drain.
     pub tiles: BTreeMap<String, [f64; tile::Constants::COUNT]>,
     /// Constants of other closed forms, by name.
@@ -90,6 +93,7 @@ pub struct ConstantsFile {
 /// Everything fitted, ready for look-ups.
 #[derive(Debug, Clone)]
 pub struct Fitted {
+    references: BTreeMap<String, String>,
     tiles: BTreeMap<TileKey, tile::Constants>,
     forms: BTreeMap<String, Vec<f64>>,
     intervals: BTreeMap<String, LogInterval>,
@@ -108,6 +112,7 @@ impl Fitted {
     /// build; the model then answers from closed forms with their starting constants.
     pub fn embedded() -> Self {
         Self::read(CONSTANTS, TREES).unwrap_or_else(|_| Self {
+            references: BTreeMap::new(),
             tiles: BTreeMap::new(),
             forms: BTreeMap::new(),
             intervals: BTreeMap::new(),
@@ -133,6 +138,7 @@ impl Fitted {
         let choosers =
             if rest.is_empty() { None } else { Some(Choosers::from_bytes(rest).ok_or_else(damaged)?.0) };
         Ok(Self {
+            references: file.references,
             tiles,
             forms: file.forms,
             intervals: file.intervals,
@@ -140,6 +146,11 @@ impl Fitted {
             forests,
             choosers,
         })
+    }
+
+    /// GPUs that measurements were made on, by library and generation.
+    pub fn references(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.references.iter().map(|(k, v)| (k.as_str(), v.as_str()))
     }
 
     /// Tile constants of this class: of the generation if it was measured, else pooled.

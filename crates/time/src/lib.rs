@@ -2,10 +2,12 @@
 
 pub mod conv_table;
 pub mod correction;
+pub mod evidence;
 pub mod fitted;
 pub mod model;
 pub mod operator;
 
 pub use correction::Correction;
+pub use evidence::{Evidence, Library, Nearness};
 pub use model::{KernelForm, TimeModel};
 pub use operator::{Bound, OpPrediction};

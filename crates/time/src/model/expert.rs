@@ -1,6 +1,7 @@
 //! Which fit speaks for a product on a GPU, and how far it is trusted where nobody measured.
 
-use super::{MEASURED, TimeModel};
+use super::TimeModel;
+use crate::evidence::{Evidence, Library, Nearness};
 use crate::fitted::TileKey;
 use preflop_gpu::{Architecture, Gpu, Vendor};
 use preflop_kernels::tile::{Constants, Tiling};
@@ -10,17 +11,6 @@ use preflop_units::dtype::Dtype;
 
 /// Added to the alignment class of constants that were fitted on published measurements.
 const PUBLISHED: u8 = 4;
-
-/// Which measurements speak for a product.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Library {
-    /// The project's own: PyTorch on an H200.
-    Own,
-    /// Published 16-bit and 8-bit products of an inference server.
-    Served,
-    /// Published fp32 products of PyTorch on older GPUs.
-    Plain,
-}
 
 impl Library {
     /// The GPU as these measurements see it.
@@ -82,8 +72,8 @@ pub(super) fn expert(dtype: Dtype, class: u8, gpu: &Gpu) -> Expert {
             forest: "gemm/fp8",
             pooled: "gemm/fp8/pooled",
         },
-        // fp16 was measured on the H200 only; elsewhere its kernels are bf16's twins.
-        Dtype::Bf16 | Dtype::Fp16 if class == 2 && gpu.name != MEASURED => Expert {
+        // fp16 was measured by the project alone, on Hopper; elsewhere its kernels are bf16's twins.
+        Dtype::Bf16 | Dtype::Fp16 if class == 2 && !hopper => Expert {
             library: Library::Served,
             constants: Dtype::Bf16,
             forest: "gemm/bf16",
@@ -151,10 +141,12 @@ const SHORTEST_FP32: f64 = 200e-6;
 /// A product as its fit sees it.
 pub(super) struct Judged {
     pub form: Tiling,
+    /// Seconds of the form on the GPU of the measurements.
+    pub at: f64,
     /// Learned natural log of measured/closed form, as far as it is trusted here.
     pub learned: f64,
-    /// Was this generation measured?
-    pub seen: bool,
+    /// How near the measurements are.
+    pub nearness: Nearness,
     /// Class of the interval.
     pub class: &'static str,
 }
@@ -164,11 +156,19 @@ impl TimeModel {
     /// generation, else of its kin, else of all generations together.
     pub(super) fn judge(&self, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> Judged {
         let expert = expert(dtype, gemm::class(g, dtype), gpu);
-        let machine = expert.library.machine(gpu, dtype);
         let (constants, nearest) = self.nearest(&expert, g, dtype, gpu);
         let own = kernels_of(gpu);
-        let form = expert.library.form(g, dtype, &constants, &machine, own);
-        let x = gemm::features(g, dtype, &form, &machine, nearest);
+        let near = if expert.library == Library::Plain { kin(own) } else { same_kernels(own) };
+        let Evidence { reference, nearness } = self.references.nearest(expert.library, near, gpu);
+        let there = expert.library.machine(reference, dtype);
+        let at = expert.library.form(g, dtype, &constants, &there, own);
+        let form = if nearness == Nearness::Here {
+            at
+        } else {
+            let here = expert.library.machine(gpu, dtype).fitted_on(&there);
+            expert.library.form(g, dtype, &constants, &here, own)
+        };
+        let x = gemm::features(g, dtype, &at, &there, nearest);
         let (forest, trust) = match (nearest, gpu.vendor) {
             (n, _) if n == own => (expert.forest, 1.0),
             (Architecture::Other, Vendor::Amd) => (expert.pooled, 0.0),
@@ -177,9 +177,9 @@ impl TimeModel {
         };
         let learned = self.fitted.forest(forest).map_or(0.0, |f| f64::from(f.predict(&x)));
         // What the published fp32 rows teach fades out below them.
-        let known = if expert.library == Library::Plain { (form.time / SHORTEST_FP32).min(1.0) } else { 1.0 };
+        let known = if expert.library == Library::Plain { (at.time / SHORTEST_FP32).min(1.0) } else { 1.0 };
         let class = expert.library.interval_class(g, dtype);
-        Judged { form, learned: learned * trust * known, seen: nearest == own, class }
+        Judged { form, at: at.time, learned: learned * trust * known, nearness, class }
     }
 
     /// Constants of a product on this GPU and the generation they are of; `Other` if of all, or what its kernels do of its

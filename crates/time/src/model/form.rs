@@ -4,7 +4,7 @@ use super::{TimeModel, plain};
 use preflop_gpu::Gpu;
 use preflop_kernels::conv::Task;
 use preflop_kernels::tile::Tiling;
-use preflop_kernels::{Machine, attention};
+use preflop_kernels::{Machine, attention, kernels_of, rnn, rows, tensor_conv};
 use preflop_ops::{Conv, Op, OpCall};
 use serde::Serialize;
 
@@ -71,7 +71,7 @@ impl TimeModel {
                 let class = attention::class(a, call.pass, call.dtype);
                 let own = attention::key(class, gpu.architecture);
                 let constants = self.fitted.form(&own).or_else(|| self.fitted.form(class));
-                let t = attention::form(a, call.pass, call.dtype, constants.unwrap_or_default(), gpu);
+                let t = attention::form(a, call.pass, call.dtype, constants.unwrap_or_default(), gpu, gpu);
                 KernelForm {
                     split: Some(t.split),
                     waves: Some(t.waves),
@@ -87,6 +87,19 @@ impl TimeModel {
         }
     }
 
+    /// Do two calls run kernels of one family?
+    pub fn same_kernel(&self, one: &OpCall, other: &OpCall, gpu: &Gpu) -> bool {
+        let kernel = |call: &OpCall| match &call.op {
+            Op::Rnn(r) => (rnn::algorithm_name(r, call.pass, call.dtype, gpu), None),
+            Op::Rowwise(_) => (rows::Kernel::of(call).map_or("", |(k, _)| k.key()), None),
+            _ => {
+                let form = self.kernel_form(call, gpu);
+                (form.algorithm, form.tile)
+            }
+        };
+        kernel(one) == kernel(other)
+    }
+
     /// The family that the chooser thinks most likely.
     fn conv_form(&self, c: &Conv, call: &OpCall, gpu: &Gpu) -> KernelForm {
         let task = Task::new(c, call.pass, call.dtype);
@@ -95,7 +108,18 @@ impl TimeModel {
             let (algorithm, tiling, _) = self.plain_algorithm(&task, &machine);
             return KernelForm::tiled(algorithm.name(), &tiling);
         }
-        let (_, candidates) = self.conv_candidates(&task, gpu);
+        if tensor_conv::applies(&task, kernels_of(gpu), gpu) {
+            let t = tensor_conv::form(&task, gpu);
+            return KernelForm {
+                tile: Some([t.tile.0 as u32, t.tile.1 as u32]),
+                split: Some(t.split),
+                ctas: Some(t.ctas),
+                compute_us: Some(t.compute * 1e6),
+                dram_us: Some(t.memory * 1e6),
+                ..KernelForm::streaming("implicit product")
+            };
+        }
+        let candidates = self.conv_candidates(&task, gpu);
         match candidates.top() {
             Some((guess, _, Some(form))) => KernelForm::tiled(guess.variant.family.name(), &form.tiling),
             Some((guess, _, None)) => KernelForm::streaming(guess.variant.family.name()),

@@ -1,14 +1,13 @@
 //! Calls grow with their sizes: what holds predictions of short calls together.
 
-use super::{MEASURED, TimeModel};
+use super::{Draft, TimeModel};
 use preflop_gpu::Gpu;
 use preflop_kernels::gemm;
 use preflop_ops::{Op, OpCall};
 
 /// Calls shorter than this are held against smaller ones. Products and convolutions grow with the cube of their
-/// sizes, so that only the shortest waver; more of them do on GPUs whose corrections came from others.
-const SHORT_PRODUCT_MEASURED: f64 = 25e-6;
-const SHORT_PRODUCT: f64 = 1e-3;
+/// sizes, so that only the shortest waver. The time on the measured GPU decides, so that a better one is held against the same calls.
+const SHORT_PRODUCT: f64 = 25e-6;
 const SHORT_STREAM: f64 = 200e-6;
 /// How often they are halved: what a call of half the size was held against counts too.
 const HALVINGS: usize = 2;
@@ -29,14 +28,14 @@ impl TimeModel {
     ///
     /// Where half the size of a product is worse aligned, its kernels are slower indeed. There the smaller call gives way, so that
     /// the larger, which jobs are made of, stays as measured.
-    pub(super) fn grown(&self, call: &OpCall, seconds: f64, gpu: &Gpu) -> f64 {
-        let mut least = seconds;
-        let short = match (&call.op, gpu.name == MEASURED) {
-            (Op::Gemm(_) | Op::Conv(_), true) => SHORT_PRODUCT_MEASURED,
-            (Op::Gemm(_) | Op::Conv(_), false) => SHORT_PRODUCT,
+    pub(super) fn grown(&self, call: &OpCall, draft: &Draft, gpu: &Gpu) -> f64 {
+        let mut least = draft.seconds() * self.generation_factor(call, gpu);
+        let short = match &call.op {
+            Op::Gemm(_) | Op::Conv(_) => SHORT_PRODUCT,
             _ => SHORT_STREAM,
         };
-        let mut smaller = if seconds < short { call.halved() } else { None };
+        let held = draft.there() < short;
+        let mut smaller = if held { call.halved() } else { None };
         let mut share = 1.0;
         for _ in 0..HALVINGS {
             let Some(call) = smaller.filter(|c| alike(c, call)) else { break };
@@ -44,7 +43,7 @@ impl TimeModel {
             least = least.max(share * self.draft(&call, gpu).seconds() * self.generation_factor(&call, gpu));
             smaller = call.halved();
         }
-        if let (Op::Gemm(g), true) = (&call.op, seconds < short) {
+        if let (Op::Gemm(g), true) = (&call.op, held) {
             // Eight times any size is aligned. Of larger calls with one alignment the smallest decides: the others are
             // held against it.
             let (mut share, mut last) = (1.0, call.clone());

@@ -1,6 +1,7 @@
 //! fp32 convolutions outside Hopper: the fastest of the library's algorithms, corrected.
 
 use super::{Draft, TimeModel, bound_of, plain_as_measured};
+use crate::evidence::{Evidence, Library, Nearness};
 use crate::fitted::Fitted;
 use preflop_gpu::{Gpu, Vendor};
 use preflop_kernels::Machine;
@@ -58,18 +59,24 @@ impl TimeModel {
 
     pub(super) fn plain_conv(&self, task: &Task, gpu: &Gpu) -> Draft {
         let machine = Machine::convolution(gpu, task.dtype);
-        let (algorithm, tiling, times) = self.plain_algorithm(task, &machine);
-        let time = tiling.time;
+        let Evidence { reference, nearness } = self.references.nearest(Library::Plain, None, gpu);
+        let there = Machine::convolution(reference, task.dtype);
+        let (_, at, times) = self.plain_algorithm(task, &there);
+        let (algorithm, tiling, _) = self.plain_algorithm(task, &machine);
         let learned = match self.fitted.forest(FOREST) {
             Some(forest) if like_learned(task) && gpu.vendor != Vendor::Amd => {
-                f64::from(forest.predict(&features(task, &times, &machine)))
+                f64::from(forest.predict(&features(task, &times, &there)))
             }
             _ => 0.0,
         };
         Draft {
-            reference: time,
-            correction: learned * (time / SHORTEST).min(1.0),
-            interval: self.fitted.unseen_interval(FOREST, "conv"),
+            reference: tiling.time,
+            at: at.time,
+            correction: learned * (at.time / SHORTEST).min(1.0),
+            interval: match nearness {
+                Nearness::Elsewhere => self.fitted.unseen_interval("conv", "conv"),
+                _ => self.fitted.unseen_interval(FOREST, "conv"),
+            },
             bound: bound_of(&tiling),
             levels: traffic::conv::levels(task, gpu),
             launches: match algorithm {
