@@ -9,7 +9,7 @@ mod stream_time;
 pub use expert::{Library, plain_as_measured};
 pub use form::KernelForm;
 
-use super::choice::{Choosers, Guess};
+use super::choice::Guess;
 use super::conv_table::{ConvContext, ConvForms};
 use super::correction::Correction;
 use super::fitted::{Fitted, LogInterval, TileKey};
@@ -39,7 +39,6 @@ const MEASURED_ISSUE: f64 = 132.0 * 1.98e9;
 pub struct TimeModel {
     fitted: Fitted,
     conv: ConvForms,
-    choosers: Choosers,
     /// Intervals of memory-bound operators by name: forward, backward.
     streams: HashMap<String, [LogInterval; 2]>,
     /// Intervals of convolutions by family, grouped, sure.
@@ -87,7 +86,6 @@ impl TimeModel {
     /// A model from fitted data.
     pub fn new(fitted: Fitted) -> Self {
         let conv = ConvForms::new(&fitted);
-        let choosers = fitted.choosers().cloned().unwrap_or_default();
         let mut streams: HashMap<String, [LogInterval; 2]> = HashMap::new();
         for (class, interval) in fitted.intervals() {
             if let Some((name, pass)) = class.split_once('/').filter(|(_, p)| matches!(*p, "fwd" | "bwd")) {
@@ -103,7 +101,7 @@ impl TimeModel {
             .map(|class| fitted.form(&linear::key(class)).and_then(|c| c.try_into().ok()))
             .collect();
         let rows = stream_time::row_figures(&fitted);
-        Self { fitted, conv, choosers, streams, convolutions, plain, linear, rows, correction: None }
+        Self { fitted, conv, streams, convolutions, plain, linear, rows, correction: None }
     }
 
     /// The same model with a personal correction; it holds for the GPU that it names.
@@ -326,8 +324,8 @@ impl TimeModel {
             Pass::Wgrad => 2,
             _ => 0,
         };
-        let chooser = if task.depthwise() { &self.choosers.depthwise } else { &self.choosers.passes[pass] };
-        chooser.guesses(shape)
+        let chooser = self.fitted.chooser(pass, task.depthwise());
+        chooser.map_or_else(Vec::new, |c| c.guesses(shape))
     }
 
     /// The shape of a convolution and the kernels that a library would run for it, with their times.
