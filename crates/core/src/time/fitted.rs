@@ -11,6 +11,7 @@ use crate::kernels::tile;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::OnceLock;
 
 /// The generated files as they ship.
@@ -181,6 +182,11 @@ impl Fitted {
         self.forms.get(name).map(Vec::as_slice)
     }
 
+    /// Constants of another closed form that were fitted for a generation.
+    pub fn form_of(&self, name: &str, generation: Architecture) -> Option<&[f64]> {
+        of_generation(&self.forms, name, generation).map(Vec::as_slice)
+    }
+
     /// All other closed forms.
     pub fn forms(&self) -> impl Iterator<Item = (&str, &[f64])> {
         self.forms.iter().map(|(k, v)| (k.as_str(), v.as_slice()))
@@ -224,7 +230,7 @@ impl Fitted {
 
     /// The interval of a class on a measured generation, else on all of them, or of its family, or unknown.
     pub fn interval_on(&self, class: &str, family: &str, generation: Architecture) -> LogInterval {
-        let own = self.intervals.get(&format!("{class}/{}", generation.name())).copied();
+        let own = of_generation(&self.intervals, class, generation).copied();
         own.unwrap_or_else(|| self.interval(class, family))
     }
 
@@ -233,6 +239,18 @@ impl Fitted {
         let found = self.unseen.get(class).or_else(|| self.unseen.get(family));
         found.copied().unwrap_or(LogInterval::UNKNOWN)
     }
+}
+
+/// What stands under `class/generation`, found without making that text.
+fn of_generation<'a, T>(
+    map: &'a BTreeMap<String, T>,
+    class: &str,
+    generation: Architecture,
+) -> Option<&'a T> {
+    let from = map.range::<str, _>((Bound::Included(class), Bound::Unbounded));
+    let own = from.map_while(|(key, value)| Some((key.strip_prefix(class)?, value)));
+    let mut own = own.filter(|(rest, _)| rest.strip_prefix('/') == Some(generation.name()));
+    Some(own.next()?.1)
 }
 
 /// Packs forests by name and the choosers into one file.

@@ -1,5 +1,6 @@
 //! The time model: closed form by kernel class, times a learned and bounded correction, with its interval.
 
+mod draft;
 mod expert;
 mod form;
 mod growth;
@@ -26,7 +27,9 @@ use crate::kernels::{Machine, attention, conv, gemm, kernels_of, linear, rnn, ro
 use crate::ops::{Attention, Conv, Gemm, Op, OpCall, Pass, Rnn, SpatialKind};
 use crate::traffic::{self, Levels};
 use crate::units::{Bytes, Seconds};
+use draft::{Choice, Draft, Sketch, Then};
 use expert::Judged;
+use growth::Held;
 use std::collections::HashMap;
 
 /// The GPU whose operators were measured for this project.
@@ -51,24 +54,6 @@ pub struct TimeModel {
     rows: [rows::Figures; 3],
     /// What one machine's measurements add, for its GPU.
     correction: Option<Box<Correction>>,
-}
-
-/// A prediction before physics has its say: reference, correction, what binds, traffic.
-struct Draft {
-    /// Closed-form seconds.
-    reference: f64,
-    /// Learned natural log of measured/closed form.
-    correction: f64,
-    interval: LogInterval,
-    bound: Bound,
-    levels: Levels,
-    launches: f64,
-}
-
-impl Draft {
-    fn seconds(&self) -> f64 {
-        self.reference * self.correction.exp()
-    }
 }
 
 impl Default for TimeModel {
@@ -111,16 +96,6 @@ impl TimeModel {
         self
     }
 
-    fn draft(&self, call: &OpCall, gpu: &Gpu) -> Draft {
-        match &call.op {
-            Op::Gemm(g) => self.gemm(g, call.dtype, gpu),
-            Op::Conv(c) => self.conv(c, call, gpu),
-            Op::Attention(a) => self.attention(a, call, gpu),
-            Op::Rnn(r) => self.rnn(r, call, gpu),
-            _ => self.stream(call, gpu),
-        }
-    }
-
     /// The host whose constants ship with the tool.
     pub fn host_model(&self) -> HostModel {
         self.fitted.form("host").and_then(HostModel::from_slice).unwrap_or(HostModel::START)
@@ -144,9 +119,42 @@ impl TimeModel {
 
     /// Predicts one call.
     pub fn predict(&self, call: &OpCall, gpu: &Gpu) -> OpPrediction {
-        let flops = call.flops();
         let draft = self.draft(call, gpu);
-        let raw = self.grown(call, draft.seconds() * self.generation_factor(call, gpu), gpu);
+        let seconds = draft.seconds() * self.generation_factor(call, gpu);
+        let held = Held::against(call, seconds, gpu);
+        let raw = held
+            .iter()
+            .fold(seconds, |raw, h| h.apply(raw, self.held_seconds(h, &self.draft(&h.call, gpu), gpu)));
+        self.settled(call, &draft, raw, gpu)
+    }
+
+    /// Predicts many calls on one GPU: each as [`TimeModel::predict`] does, to the last bit, and faster together.
+    pub fn predict_many(&self, calls: &[&OpCall], gpu: &Gpu) -> Vec<OpPrediction> {
+        let drafts = self.drafts(calls, gpu);
+        let mut raw: Vec<f64> = calls
+            .iter()
+            .zip(&drafts)
+            .map(|(call, draft)| draft.seconds() * self.generation_factor(call, gpu))
+            .collect();
+        let held: Vec<(usize, Held)> = calls
+            .iter()
+            .zip(&raw)
+            .enumerate()
+            .flat_map(|(i, (call, seconds))| {
+                Held::against(call, *seconds, gpu).into_iter().map(move |h| (i, h))
+            })
+            .collect();
+        let smaller: Vec<&OpCall> = held.iter().map(|(_, h)| &h.call).collect();
+        for ((i, h), draft) in held.iter().zip(self.drafts(&smaller, gpu)) {
+            raw[*i] = h.apply(raw[*i], self.held_seconds(h, &draft, gpu));
+        }
+        let all = calls.iter().zip(&drafts).zip(raw);
+        all.map(|((call, draft), raw)| self.settled(call, draft, raw, gpu)).collect()
+    }
+
+    /// The prediction that a draft becomes when its seconds are held against other calls, the datasheet and what one machine
+    /// measured.
+    fn settled(&self, call: &OpCall, draft: &Draft, raw: f64, gpu: &Gpu) -> OpPrediction {
         let (compute, memory) = Self::physics(call, gpu);
         let least = compute.max(memory).max(gpu.kernel_floor.0);
         let mut time = raw.max(least);
@@ -164,7 +172,7 @@ impl TimeModel {
             low: Seconds(low),
             high: Seconds(high),
             bound: draft.bound,
-            flops,
+            flops: call.flops(),
             dram: Bytes(draft.levels.dram),
             l2: Bytes(draft.levels.l2),
             l1: Bytes(draft.levels.l1),
@@ -229,11 +237,11 @@ impl TimeModel {
         }
     }
 
-    fn gemm(&self, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> Draft {
-        let Judged { form: t, learned, seen, class } = self.judge(g, dtype, gpu);
-        Draft {
+    fn gemm(&self, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> Sketch<'_> {
+        let Judged { form: t, forest, x, trust, known, seen, class } = self.judge(g, dtype, gpu);
+        let draft = Draft {
             reference: t.time,
-            correction: learned,
+            correction: 0.0,
             interval: self.interval(class, "gemm", gpu, seen),
             bound: bound_of(&t),
             levels: {
@@ -243,12 +251,8 @@ impl TimeModel {
             },
             // A split sum adds its reduction; fp32 and tf32 kernels often clear a counter first.
             launches: if t.split > 1.0 { 2.0 } else { 1.0 } + if dtype.is_half() { 0.1 } else { 0.4 },
-        }
-    }
-
-    /// Seconds of a plain product, corrected.
-    pub fn product_time(&self, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> f64 {
-        self.gemm(g, dtype, gpu).seconds()
+        };
+        Sketch { draft, forest, x, then: Then::Trusted { trust, known, besides: 0.0 } }
     }
 
     /// Constants of a product class in the project's own measurements.
@@ -257,15 +261,18 @@ impl TimeModel {
         self.fitted.tile(key).copied().unwrap_or(Constants::START)
     }
 
-    fn attention(&self, a: &Attention, call: &OpCall, gpu: &Gpu) -> Draft {
+    /// Constants of an attention class: of the generation if it was measured, else of all.
+    fn attention_constants(&self, class: &str, gpu: &Gpu) -> (&[f64], bool) {
+        let own = self.fitted.form_of(class, gpu.architecture);
+        (own.or_else(|| self.fitted.form(class)).unwrap_or_default(), own.is_some())
+    }
+
+    fn attention(&self, a: &Attention, call: &OpCall, gpu: &Gpu) -> Sketch<'_> {
         let class = attention::class(a, call.pass, call.dtype);
-        let own = attention::key(class, gpu.architecture);
-        let seen = self.fitted.form(&own).is_some();
-        let constants = self.fitted.form(&own).or_else(|| self.fitted.form(class)).unwrap_or_default();
+        let (constants, seen) = self.attention_constants(class, gpu);
         let t = attention::form(a, call.pass, call.dtype, constants, gpu);
         let x = attention::features(a, call.pass, call.dtype, &t, gpu);
         let forest = self.fitted.forest(attention::forest(class, gpu.architecture));
-        let learned = forest.map_or(0.0, |f| f64::from(f.predict(&x)));
         let bound = if t.compute.max(t.memory) < 0.5 * t.time {
             Bound::Latency
         } else if t.compute >= t.memory {
@@ -280,19 +287,24 @@ impl TimeModel {
             (true, Pass::Fwd) => 3.0,
             (true, _) => 4.0,
         };
-        let correction = learned * Self::trust(gpu, seen);
-        let dropping = attention::dropout_time(a, call.pass, call.dtype, gpu);
-        Draft {
-            reference: t.time + dropping * (-correction).exp(),
-            correction,
+        let draft = Draft {
+            reference: t.time,
+            correction: 0.0,
             interval: self.interval(class, "attention", gpu, seen),
             bound,
             levels: traffic::streaming(call.traffic(), gpu),
             launches,
+        };
+        let besides = attention::dropout_time(a, call.pass, call.dtype, gpu);
+        Sketch {
+            draft,
+            forest,
+            x,
+            then: Then::Trusted { trust: Self::trust(gpu, seen), known: 1.0, besides },
         }
     }
 
-    fn rnn(&self, r: &Rnn, call: &OpCall, gpu: &Gpu) -> Draft {
+    fn rnn(&self, r: &Rnn, call: &OpCall, gpu: &Gpu) -> Sketch<'_> {
         let class = rnn::class(r, call.pass, call.dtype, gpu);
         let machine = Machine::of(gpu, call.dtype);
         let product = |g: Gemm| {
@@ -302,19 +314,20 @@ impl TimeModel {
         let constants = self.fitted.form(&class).unwrap_or_default();
         let t = rnn::form(r, call.pass, call.dtype, constants, &product, gpu);
         let x = rnn::features(r, call.pass, call.dtype, &t, gpu);
-        let learned =
-            self.fitted.forest(rnn::forest_name(call.pass)).map_or(0.0, |f| f64::from(f.predict(&x)));
+        let forest = self.fitted.forest(rnn::forest_name(call.pass));
         let seen = gpu.architecture == Architecture::Hopper;
         // Counted in 26 runs of nine layer-directions of 50 steps: 2.1 to 3.2 kernels a step forward, 3.4 backward.
         let steps = (r.seq * r.layers * r.directions()) as f64;
-        Draft {
+        let draft = Draft {
             reference: t.time,
-            correction: learned * Self::trust(gpu, seen),
+            correction: 0.0,
             interval: self.interval(&class, "rnn", gpu, seen),
             bound: if t.input > t.chain { Bound::Compute } else { Bound::Latency },
             levels: traffic::streaming(call.traffic(), gpu),
             launches: steps * if call.pass == Pass::Fwd { 2.2 } else { 3.4 },
-        }
+        };
+        let trust = Self::trust(gpu, seen);
+        Sketch { draft, forest, x, then: Then::Trusted { trust, known: 1.0, besides: 0.0 } }
     }
 
     /// What a library would run for a convolution.
@@ -328,31 +341,37 @@ impl TimeModel {
         chooser.map_or_else(Vec::new, |c| c.guesses(shape))
     }
 
-    /// The shape of a convolution and the kernels that a library would run for it, with their times.
-    fn conv_candidates(&self, task: &Task, gpu: &Gpu) -> (Features, Candidates) {
-        let machine = Machine::of(gpu, task.dtype);
-        let product = |g: &Gemm, dtype: Dtype| self.product_time(g, dtype, gpu);
-        let context = ConvContext { forms: &self.conv, product: &product };
-        let shape = shape_features(task, &machine);
-        let candidates = candidates_of(task, self.guesses(task, &shape), &context, &machine);
-        (shape, candidates)
-    }
-
-    fn conv(&self, c: &Conv, call: &OpCall, gpu: &Gpu) -> Draft {
+    /// The kernels that a library may run for a convolution; nothing for other calls, and where the plain forms speak.
+    fn choice(&self, call: &OpCall, gpu: &Gpu) -> Option<Choice> {
+        let Op::Conv(c) = &call.op else { return None };
         let task = Task::new(c, call.pass, call.dtype);
         if plain::applies(&task, gpu) {
-            return self.plain_conv(&task, gpu);
+            return None;
         }
-        let (shape, candidates) = self.conv_candidates(&task, gpu);
-        let x = finish(&shape, &candidates, &Machine::of(gpu, call.dtype));
+        let machine = Machine::of(gpu, task.dtype);
+        let shape = shape_features(&task, &machine);
+        let guesses = self.guesses(&task, &shape);
+        Some(Choice { task, machine, shape, guesses })
+    }
+
+    /// Those kernels with their times; `product` is that of a plain product, if one of them is one.
+    fn candidates(&self, choice: &Choice, product: Option<f64>) -> Candidates {
+        let product = |_: &Gemm, _: Dtype| product.unwrap_or(f64::INFINITY);
+        let context = ConvContext { forms: &self.conv, product: &product };
+        candidates_of(&choice.task, choice.guesses.clone(), &context, &choice.machine)
+    }
+
+    fn conv(&self, c: &Conv, call: &OpCall, choice: &Choice, product: Option<f64>, gpu: &Gpu) -> Sketch<'_> {
+        let task = &choice.task;
+        let candidates = self.candidates(choice, product);
+        let x = finish(&choice.shape, &candidates, &choice.machine);
         let forest = match dtype_group(call.dtype) {
             "fp32" => "conv/fp32",
             "tf32" => "conv/tf32",
             _ => "conv/half",
         };
-        let learned = self.fitted.forest(forest).map_or(0.0, |f| f64::from(f.predict(&x)));
         let seen = gpu.architecture == Architecture::Hopper;
-        let own = self.convolutions.get(interval_number(&task, &candidates)).copied();
+        let own = self.convolutions.get(interval_number(task, &candidates)).copied();
         let own = own.unwrap_or(LogInterval::UNKNOWN);
         let (bound, launches) = match candidates.top() {
             Some((_, _, Some(f))) => {
@@ -369,40 +388,42 @@ impl TimeModel {
             }
             _ => (Bound::Dram, 1.0),
         };
-        Draft {
+        let draft = Draft {
             reference: candidates.reference,
-            correction: learned * Self::trust(gpu, seen),
+            correction: 0.0,
             interval: self.on(own, "conv", gpu, seen),
             bound,
-            levels: traffic::conv::levels(&task, gpu),
+            levels: traffic::conv::levels(task, gpu),
             launches,
-        }
+        };
+        let then = Then::Trusted { trust: Self::trust(gpu, seen), known: 1.0, besides: 0.0 };
+        Sketch { draft, forest: self.fitted.forest(forest), x, then }
     }
 
-    fn plain_stream(&self, call: &OpCall, gpu: &Gpu) -> Draft {
+    /// A call on whole tensors of one format that takes at least so many seconds.
+    fn plain_stream(&self, call: &OpCall, least: f64, gpu: &Gpu) -> Sketch<'_> {
         let family = call.family();
         let reference = self.stream_form(call, gpu);
         let x = stream::features(call, gpu, reference);
         // Adaptive pooling was not among the operators that the forest learned from.
-        let learned = match &call.op {
-            Op::Spatial(o) if o.kind == SpatialKind::AdaptiveAvgPool => 0.0,
-            _ => self.fitted.forest(stream::forest_name(call)).map_or(0.0, |f| f64::from(f.predict(&x))),
+        let forest = match &call.op {
+            Op::Spatial(o) if o.kind == SpatialKind::AdaptiveAvgPool => None,
+            _ => self.fitted.forest(stream::forest_name(call)),
         };
         let own = match self.streams.get(call.name()) {
             Some(both) => both[usize::from(call.pass != Pass::Fwd)],
             None => self.fitted.interval("", family.name()),
         };
         let streaming = (call.traffic().total() / gpu.dram_sustained).0;
-        let correction = self.row_correction(call, gpu, reference, carried(learned, streaming, gpu));
-        let time = reference * correction.exp();
-        Draft {
+        let draft = Draft {
             reference,
-            correction,
+            correction: 0.0,
             interval: self.on(own, family.name(), gpu, gpu.architecture == Architecture::Hopper),
-            bound: if streaming > 0.5 * time { Bound::Dram } else { Bound::Latency },
+            bound: Bound::Latency,
             levels: traffic::streaming(call.traffic(), gpu),
             launches: stream::launches(call),
-        }
+        };
+        Sketch { draft, forest, x, then: Then::Streamed { streaming, rows: self.row_time(call, gpu), least } }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Calls grow with their sizes: what holds predictions of short calls together.
 
+use super::draft::Draft;
 use super::{MEASURED, TimeModel};
 use crate::gpu::Gpu;
 use crate::kernels::gemm;
@@ -23,28 +24,43 @@ fn alike(one: &OpCall, other: &OpCall) -> bool {
     }
 }
 
-impl TimeModel {
-    /// A time that does not fall below that of calls half and a quarter the size: learned corrections of short
+/// A call that another is held against.
+pub(super) struct Held {
+    /// The smaller or larger call.
+    pub call: OpCall,
+    /// Share of its time that is the bound.
+    share: f64,
+    /// Smaller calls bound from below, larger ones from above.
+    larger: bool,
+}
+
+impl Held {
+    /// The calls that one of so many seconds is held against, in this order; none for long ones.
+    ///
+    /// Its time does not fall below that of calls half and a quarter the size: learned corrections of short
     /// calls waver by more than such calls grow.
     ///
     /// Where half the size of a product is worse aligned, its kernels are slower indeed. There the smaller call gives way, so that
     /// the larger, which jobs are made of, stays as measured.
-    pub(super) fn grown(&self, call: &OpCall, seconds: f64, gpu: &Gpu) -> f64 {
-        let mut least = seconds;
+    pub fn against(call: &OpCall, seconds: f64, gpu: &Gpu) -> Vec<Self> {
         let short = match (&call.op, gpu.name == MEASURED) {
             (Op::Gemm(_) | Op::Conv(_), true) => SHORT_PRODUCT_MEASURED,
             (Op::Gemm(_) | Op::Conv(_), false) => SHORT_PRODUCT,
             _ => SHORT_STREAM,
         };
-        let mut smaller = if seconds < short { call.halved() } else { None };
+        let mut out = Vec::new();
+        if seconds >= short {
+            return out;
+        }
+        let mut smaller = call.halved();
         let mut share = 1.0;
         for _ in 0..HALVINGS {
-            let Some(call) = smaller.filter(|c| alike(c, call)) else { break };
+            let Some(half) = smaller.filter(|c| alike(c, call)) else { break };
             share *= LEAST_GROWTH;
-            least = least.max(share * self.draft(&call, gpu).seconds() * self.generation_factor(&call, gpu));
-            smaller = call.halved();
+            smaller = half.halved();
+            out.push(Self { call: half, share, larger: false });
         }
-        if let (Op::Gemm(g), true) = (&call.op, seconds < short) {
+        if let Op::Gemm(g) = &call.op {
             // Eight times any size is aligned. Of larger calls with one alignment the smallest decides: the others are
             // held against it.
             let (mut share, mut last) = (1.0, call.clone());
@@ -52,12 +68,24 @@ impl TimeModel {
                 let larger = OpCall { op: Op::Gemm(g.grown(times)), ..call.clone() };
                 share /= LEAST_GROWTH;
                 if !alike(&larger, &last) {
-                    least = least.min(share * self.draft(&larger, gpu).seconds());
+                    out.push(Self { call: larger.clone(), share, larger: true });
                 }
                 last = larger;
             }
         }
-        least
+        out
+    }
+
+    /// The seconds of a call, held against the bound.
+    pub fn apply(&self, seconds: f64, bound: f64) -> f64 {
+        if self.larger { seconds.min(bound) } else { seconds.max(bound) }
+    }
+}
+
+impl TimeModel {
+    /// The bound that a draft of the other call sets.
+    pub(super) fn held_seconds(&self, held: &Held, draft: &Draft, gpu: &Gpu) -> f64 {
+        held.share * draft.seconds() * if held.larger { 1.0 } else { self.generation_factor(&held.call, gpu) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! fp32 convolutions outside Hopper: the fastest of the library's algorithms, corrected.
 
-use super::{Draft, TimeModel, bound_of, plain_as_measured};
+use super::draft::{Draft, Sketch, Then};
+use super::{TimeModel, bound_of, plain_as_measured};
 use crate::dtype::Dtype;
 use crate::gpu::{Gpu, Vendor};
 use crate::kernels::Machine;
@@ -9,6 +10,7 @@ use crate::kernels::plain_conv::{Algorithm, Figures, features, gemm, winograd};
 use crate::kernels::tile::Tiling;
 use crate::ops::Pass;
 use crate::time::fitted::Fitted;
+use crate::time::trees::MAX_FEATURES;
 use crate::traffic;
 
 /// Name of the forest, and of the interval.
@@ -56,19 +58,14 @@ impl TimeModel {
         (best.0, best.1, times)
     }
 
-    pub(super) fn plain_conv(&self, task: &Task, gpu: &Gpu) -> Draft {
+    pub(super) fn plain_conv(&self, task: &Task, gpu: &Gpu) -> Sketch<'_> {
         let machine = Machine::convolution(gpu, task.dtype);
         let (algorithm, tiling, times) = self.plain_algorithm(task, &machine);
         let time = tiling.time;
-        let learned = match self.fitted.forest(FOREST) {
-            Some(forest) if like_learned(task) && gpu.vendor != Vendor::Amd => {
-                f64::from(forest.predict(&features(task, &times, &machine)))
-            }
-            _ => 0.0,
-        };
-        Draft {
+        let learned = like_learned(task) && gpu.vendor != Vendor::Amd;
+        let draft = Draft {
             reference: time,
-            correction: learned * (time / SHORTEST).min(1.0),
+            correction: 0.0,
             interval: self.fitted.unseen_interval(FOREST, "conv"),
             bound: bound_of(&tiling),
             levels: traffic::conv::levels(task, gpu),
@@ -76,6 +73,12 @@ impl TimeModel {
                 Algorithm::Gemm | Algorithm::Fused => 2.0,
                 Algorithm::Unfused => 4.0,
             },
+        };
+        Sketch {
+            draft,
+            forest: self.fitted.forest(FOREST).filter(|_| learned),
+            x: if learned { features(task, &times, &machine) } else { [0.0; MAX_FEATURES] },
+            then: Then::Trusted { trust: (time / SHORTEST).min(1.0), known: 1.0, besides: 0.0 },
         }
     }
 }

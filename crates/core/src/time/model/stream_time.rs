@@ -1,14 +1,12 @@
 //! Memory-bound operators: the form that the correction starts from, and what kernels without vector loads take at least.
 
-use super::{Bound, Draft, TimeModel, plain_as_measured};
+use super::draft::Sketch;
+use super::{TimeModel, plain_as_measured};
 use crate::gpu::Gpu;
 use crate::kernels::rows::{Figures, Kernel};
 use crate::kernels::{linear, stream};
 use crate::ops::{Op, OpCall, SpatialKind};
 use crate::time::fitted::Fitted;
-
-/// Published softmaxes and layer norms end here: below, their times are the host's.
-const SHORTEST_ROWS: f64 = 200e-6;
 
 /// The constants of kernels that work on rows.
 pub(super) fn row_figures(fitted: &Fitted) -> [Figures; 3] {
@@ -26,23 +24,14 @@ impl TimeModel {
         own.unwrap_or_else(|| stream::reference(call, gpu))
     }
 
-    /// The correction of a memory-bound operator: where published rows know its kernel, their form takes over from what
-    /// was learned on the H200 as far as the call is as long as they are.
-    pub(super) fn row_correction(&self, call: &OpCall, gpu: &Gpu, reference: f64, learned: f64) -> f64 {
-        let Some((kernel, op)) = Kernel::of(call).filter(|_| !plain_as_measured(gpu)) else { return learned };
-        let time = kernel.time(&op, &self.rows[kernel as usize], gpu);
-        let known = (time / SHORTEST_ROWS).min(1.0);
-        learned + known * ((time / reference).ln() - learned)
+    /// Seconds of a call whose kernel published rows know.
+    pub(super) fn row_time(&self, call: &OpCall, gpu: &Gpu) -> Option<f64> {
+        let (kernel, op) = Kernel::of(call).filter(|_| !plain_as_measured(gpu))?;
+        Some(kernel.time(&op, &self.rows[kernel as usize], gpu))
     }
 
-    pub(super) fn stream(&self, call: &OpCall, gpu: &Gpu) -> Draft {
+    pub(super) fn stream(&self, call: &OpCall, gpu: &Gpu) -> Sketch<'_> {
         let plain = stream::plain(call);
-        let draft = self.plain_stream(plain.as_ref().unwrap_or(call), gpu);
-        let least = stream::least(call, gpu);
-        if least > draft.seconds() {
-            Draft { reference: least, correction: 0.0, bound: Bound::Latency, ..draft }
-        } else {
-            draft
-        }
+        self.plain_stream(plain.as_ref().unwrap_or(call), stream::least(call, gpu), gpu)
     }
 }
