@@ -233,30 +233,42 @@ impl Chooser {
 const SIDE_BY_SIDE: usize = 8;
 
 /// The index of the tree that starts at a place of the bytes, and where it ends.
-fn index(bytes: &[u8], mut at: usize, counts: &[u8; LEAVES as usize]) -> Option<(Vec<u32>, usize)> {
-    let mut items: Vec<u32> = Vec::with_capacity(1 << 12);
-    // Nodes whose right child has not come yet.
-    let mut open: Vec<usize> = Vec::with_capacity(64);
+fn index(bytes: &[u8], start: usize, counts: &[u8; LEAVES as usize]) -> Option<(Vec<u32>, usize)> {
+    let mut rest = bytes.get(start..)?;
+    let mut items: Vec<u32> = Vec::with_capacity(rest.len().min(1 << 15));
+    // Nodes whose right child has not come yet: as many as the tree is deep.
+    let mut open = [0u16; DEEPEST];
+    let mut depth = 0;
     loop {
-        let kind = *bytes.get(at)?;
-        if kind < LEAVES {
-            let number = *bytes.get(at + 1)?;
-            if number >= counts[usize::from(kind)] {
+        let [kind, after @ ..] = rest else { return None };
+        if *kind < LEAVES {
+            let [number, after @ ..] = after else { return None };
+            if *number >= counts[usize::from(*kind)] {
                 return None;
             }
-            open.push(items.len());
-            items.push(u32::from_le_bytes([0, 0, number, kind]));
-            at += 2;
+            *open.get_mut(depth)? = items.len() as u16;
+            depth += 1;
+            items.push(u32::from_le_bytes([0, 0, *number, *kind]));
+            rest = after;
         } else {
-            items.push(AT_LEAF | at as u32);
-            let count = usize::from(kind % 4);
-            at += 1 + count + count.saturating_sub(2);
-            let Some(parent) = open.pop() else { break };
-            items[parent] |= u32::from(u16::try_from(items.len()).ok()?);
+            items.push(AT_LEAF | (bytes.len() - rest.len()) as u32);
+            let count = usize::from(*kind % 4);
+            rest = after.get(count + count.saturating_sub(2)..)?;
+            let Some(parent) = depth.checked_sub(1) else { break };
+            depth = parent;
+            let place = items.len();
+            *items.get_mut(usize::from(open[parent]))? |= place as u32;
+            // Two bytes hold the place of a right child.
+            if place > usize::from(u16::MAX) {
+                return None;
+            }
         }
     }
-    (at <= bytes.len()).then_some((items, at))
+    Some((items, bytes.len() - rest.len()))
 }
+
+/// Most levels of a tree.
+const DEEPEST: usize = 256;
 
 /// Variants; the thresholds of each feature; then the trees from the root down, left before right: a node is its
 /// feature and the number of its threshold, a leaf its variants and the share of the third.
