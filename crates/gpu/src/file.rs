@@ -45,6 +45,17 @@ impl GpuFile {
     }
 }
 
+/// Is this the section and key of a field?
+fn is_of(field: &Field, path: &str) -> bool {
+    let key = if field.section.is_empty() { Some(path) } else { below(field.section, path) };
+    key == Some(field.key)
+}
+
+/// What follows a section in a path.
+fn below<'a>(section: &str, path: &'a str) -> Option<&'a str> {
+    path.strip_prefix(section)?.strip_prefix('.')
+}
+
 fn joined(section: &str, key: &str) -> String {
     if section.is_empty() { key.to_string() } else { format!("{section}.{key}") }
 }
@@ -67,8 +78,7 @@ pub fn read(text: &str, file: &str) -> Result<GpuFile, GpuError> {
         Some(_) => return Err(value_error(file, "sources", "must be a table of texts")),
     };
     walk(&table, "", &sources, &mut out)?;
-    let rank = |key: &str| FIELDS.iter().position(|f| joined(f.section, f.key) == key);
-    out.facts.sort_by_key(|f| rank(&f.key));
+    out.facts.sort_by_cached_key(|fact| FIELDS.iter().position(|f| is_of(f, &fact.key)));
     Ok(out)
 }
 
@@ -115,7 +125,7 @@ fn walk(table: &Table, section: &str, sources: &Table, out: &mut GpuFile) -> Res
 }
 
 fn is_section(path: &str) -> bool {
-    FIELDS.iter().any(|f| f.section == path || f.section.starts_with(&format!("{path}.")))
+    FIELDS.iter().any(|f| f.section == path || below(path, f.section).is_some())
 }
 
 fn unknown(file: &str, section: &str, path: &str) -> GpuError {

@@ -236,6 +236,28 @@ const KINDS: usize = 64;
 /// Largest depthwise filter that is told apart.
 const LARGEST_FILTER: u64 = 15;
 
+/// The kinds of a family.
+fn kinds(family: ConvFamily) -> std::ops::Range<u8> {
+    if family.streams() { 0..KINDS as u8 } else { 0..9 }
+}
+
+/// Do the parts of a kind's text begin with these?
+fn of_kind(family: ConvFamily, kind: u8, parts: &[String]) -> bool {
+    let is = |at: usize, wanted: &str| parts.get(at).is_none_or(|p| p == wanted);
+    let number = |at: usize, wanted: u8| parts.get(at).is_none_or(|p| p.parse() == Ok(wanted));
+    let layout = |at: usize, odd: u8| is(at, if odd == 1 { "nhwc" } else { "nchw" });
+    if family.streams() {
+        let (size, stride) = (kind / 4, 1 + (kind / 2) % 2);
+        return parts.len() <= 3 && layout(0, kind % 2) && number(1, size) && number(2, stride);
+    }
+    match kind {
+        0 => parts.is_empty(),
+        1 => parts.len() <= 1 && is(0, "grouped"),
+        2 => parts.len() <= 1 && is(0, "1x1"),
+        k => parts.len() <= 2 && number(0, (k - 3) / 2) && layout(1, (k - 3) % 2),
+    }
+}
+
 impl ConvKey {
     /// The key of a task.
     pub fn new(task: &Task, family: ConvFamily) -> Self {
@@ -281,11 +303,36 @@ impl ConvKey {
     /// Every key.
     pub fn all() -> impl Iterator<Item = Self> {
         ConvFamily::ALL.into_iter().flat_map(|family| {
-            let kinds = if family.streams() { 0..KINDS as u8 } else { 0..9 };
+            let kinds = kinds(family);
             (0..3u8).flat_map(move |pass| {
                 let kinds = kinds.clone();
                 (0..3u8)
                     .flat_map(move |group| kinds.clone().map(move |kind| Self { family, pass, group, kind }))
+            })
+        })
+    }
+
+    /// The keys that a text stands for: the one that has this text, or all whose text begins with it and a slash.
+    pub fn under(text: &str) -> impl Iterator<Item = Self> {
+        let mut parts = text.split('/');
+        let known = parts.next() == Some("conv");
+        let place = |all: &[&str], part: &str| all.iter().position(|p| *p == part);
+        let family = parts.next().and_then(|name| ConvFamily::ALL.into_iter().find(|f| f.name() == name));
+        // Without a part every place of it is meant; with one that is not known none is.
+        let mut chosen = |all: &[&str]| {
+            parts.next().map_or(Some(0..all.len()), |part| place(all, part).map(|at| at..at + 1))
+        };
+        let (passes, groups) = (chosen(&PASSES), chosen(&GROUPS));
+        let kind: Vec<String> = parts.map(str::to_string).collect();
+        let all = family.filter(|_| known).zip(passes).zip(groups);
+        all.into_iter().flat_map(move |((family, passes), groups)| {
+            let kinds: Vec<u8> = kinds(family).filter(|k| of_kind(family, *k, &kind)).collect();
+            passes.flat_map(move |pass| {
+                let kinds = kinds.clone();
+                groups.clone().flat_map(move |group| {
+                    let (pass, group) = (pass as u8, group as u8);
+                    kinds.clone().into_iter().map(move |kind| Self { family, pass, group, kind })
+                })
             })
         })
     }

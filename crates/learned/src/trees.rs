@@ -4,7 +4,11 @@
 //! branches: `i = 2 i + 1 + (x[feature] > threshold)`. The trees predict log(measured / closed form) and
 //! are clipped to the range seen in training, so that they can bend the closed form but never replace it.
 
+mod block;
+
+use block::Blocks;
 use std::fmt;
+use std::sync::OnceLock;
 
 /// Most features a forest may use; the feature vector has this fixed length.
 pub const MAX_FEATURES: usize = 128;
@@ -15,63 +19,73 @@ pub type Features = [f32; MAX_FEATURES];
 /// Leaves are stored as i16 multiples of this.
 const LEAF_UNIT: f32 = 1.0 / 16384.0;
 
-/// Depth of the shipped forests, which get a faster walk.
-const USUAL_DEPTH: usize = 6;
+/// Depth at which all trees are walked. Shallower ones are filled up with nodes that send everything to the left.
+const DEPTH: usize = 6;
 /// Leaves of a tree of that depth.
-const USUAL: usize = 1 << USUAL_DEPTH;
+const LEAVES: usize = 1 << DEPTH;
 
-/// A tree of the usual depth with its root at 1: `i = 2 i + (x > t)`, and every index is masked, so that a step
-/// needs no bounds check.
+/// A tree with its root at 1: `i = 2 i + (x > t)`.
 #[derive(Clone, PartialEq)]
-struct Packed {
-    features: [u16; USUAL],
-    thresholds: [f32; USUAL],
-    leaves: [i16; USUAL],
+struct Tree {
+    features: [u8; LEAVES],
+    thresholds: [f32; LEAVES],
+    leaves: [i16; LEAVES],
 }
 
-impl Packed {
-    fn new(nodes: &[(u16, f32)], leaves: &[i16]) -> Self {
-        let mut out = Self { features: [0; USUAL], thresholds: [0.0; USUAL], leaves: [0; USUAL] };
-        for (i, (feature, threshold)) in nodes.iter().enumerate().take(USUAL - 1) {
-            out.features[i + 1] = *feature;
-            out.thresholds[i + 1] = *threshold;
-        }
-        for (to, from) in out.leaves.iter_mut().zip(leaves) {
-            *to = *from;
-        }
-        out
-    }
+impl Tree {
+    /// A tree that leads everything to its first leaf.
+    const EMPTY: Self =
+        Self { features: [0; LEAVES], thresholds: [f32::INFINITY; LEAVES], leaves: [0; LEAVES] };
 
     fn step(&self, i: usize, x: &Features) -> usize {
-        let at = i % USUAL;
+        let at = i % LEAVES;
         2 * i + usize::from(x[usize::from(self.features[at]) % MAX_FEATURES] > self.thresholds[at])
+    }
+
+    /// Features and thresholds of a tree of this depth in level order.
+    fn nodes(&self, depth: usize) -> impl Iterator<Item = (u8, f32)> {
+        self.features.iter().copied().zip(self.thresholds).take(1 << depth).skip(1)
+    }
+
+    /// Leaves of a tree of this depth.
+    fn leaves(&self, depth: usize) -> impl Iterator<Item = i16> {
+        self.leaves.iter().copied().step_by(1 << (DEPTH - depth))
+    }
+
+    /// The places of those leaves.
+    fn leaves_mut(&mut self, depth: usize) -> impl Iterator<Item = &mut i16> {
+        self.leaves.iter_mut().step_by(1 << (DEPTH - depth))
     }
 }
 
 /// The sum of the leaves that `x` leads to, over trees walked side by side.
-fn walk<const N: usize>(trees: &[Packed; N], x: &Features) -> i32 {
+fn walk<const N: usize>(trees: &[Tree; N], x: &Features) -> i32 {
     let mut at = [1usize; N];
-    for _ in 0..USUAL_DEPTH {
+    for _ in 0..DEPTH {
         for (i, tree) in at.iter_mut().zip(trees) {
             *i = tree.step(*i, x);
         }
     }
-    at.iter().zip(trees).map(|(i, tree)| i32::from(tree.leaves[i % USUAL])).sum()
+    at.iter().zip(trees).map(|(i, tree)| i32::from(tree.leaves[i % LEAVES])).sum()
 }
 
 /// A set of complete trees whose leaf values are added.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 pub struct Forest {
     depth: usize,
-    /// Feature and threshold of each inner node, tree after tree, level order.
-    nodes: Vec<(u16, f32)>,
-    /// Leaf values in units of [`LEAF_UNIT`].
-    leaves: Vec<i16>,
-    /// The same, for the fast walk of forests of the usual depth.
-    packed: Vec<Packed>,
+    trees: Vec<Tree>,
     base: f32,
     low: f32,
     high: f32,
+    /// The same trees for many rows at once, made when they are first asked for.
+    blocks: OnceLock<Option<Box<Blocks>>>,
+}
+
+impl PartialEq for Forest {
+    fn eq(&self, other: &Self) -> bool {
+        let head = |f: &Self| (f.depth, f.base, f.low, f.high);
+        head(self) == head(other) && self.trees == other.trees
+    }
 }
 
 impl fmt::Debug for Forest {
@@ -83,32 +97,34 @@ impl fmt::Debug for Forest {
     }
 }
 
+/// Rows from which on it pays to make [`Blocks`], and to use them once they are made.
+const WORTH_MAKING: usize = 64;
+const WORTH_USING: usize = 8;
+
 impl Forest {
-    /// A forest without trees: predicts `base`, clipped.
+    /// A forest without trees: predicts `base`, clipped. Its trees are at most six levels deep.
     pub fn new(depth: usize, base: f32, low: f32, high: f32) -> Self {
-        Self { depth, nodes: Vec::new(), leaves: Vec::new(), packed: Vec::new(), base, low, high }
+        Self { depth: depth.min(DEPTH), trees: Vec::new(), base, low, high, blocks: OnceLock::new() }
     }
 
     /// Adds a complete tree: `2^depth - 1` nodes in level order, `2^depth` leaves.
     pub fn push(&mut self, nodes: &[(u16, f32)], leaves: &[f32]) {
         debug_assert_eq!(nodes.len() + 1, 1 << self.depth);
         debug_assert_eq!(leaves.len(), 1 << self.depth);
-        self.nodes.extend_from_slice(nodes);
-        self.leaves.extend(leaves.iter().map(|v| (v / LEAF_UNIT).round().clamp(-32768.0, 32767.0) as i16));
-        self.pack();
+        let mut tree = Tree::EMPTY;
+        for (i, (feature, threshold)) in nodes.iter().enumerate().take(LEAVES - 1) {
+            tree.features[i + 1] = *feature as u8;
+            tree.thresholds[i + 1] = *threshold;
+        }
+        for (to, from) in tree.leaves_mut(self.depth).zip(leaves) {
+            *to = (from / LEAF_UNIT).round().clamp(-32768.0, 32767.0) as i16;
+        }
+        self.add(tree);
     }
 
-    /// Packs the trees that are not yet packed.
-    fn pack(&mut self) {
-        if self.depth == USUAL_DEPTH {
-            let done = self.packed.len();
-            let trees = self.nodes[done * (USUAL - 1)..].chunks_exact(USUAL - 1);
-            let new: Vec<Packed> = trees
-                .zip(self.leaves[done * USUAL..].chunks_exact(USUAL))
-                .map(|(nodes, leaves)| Packed::new(nodes, leaves))
-                .collect();
-            self.packed.extend(new);
-        }
+    fn add(&mut self, tree: Tree) {
+        self.trees.push(tree);
+        self.blocks = OnceLock::new();
     }
 
     /// The mean of several forests of one depth, as one forest.
@@ -121,46 +137,56 @@ impl Forest {
             out.base += f.base * share;
             out.low += f.low * share;
             out.high += f.high * share;
-            out.nodes.extend_from_slice(&f.nodes);
-            out.leaves.extend(f.leaves.iter().map(|v| (f32::from(*v) * share).round() as i16));
+            for tree in &f.trees {
+                let leaves = tree.leaves.map(|v| (f32::from(v) * share).round() as i16);
+                out.add(Tree { leaves, ..tree.clone() });
+            }
         }
-        out.pack();
         out
     }
 
     /// Number of trees.
     pub fn trees(&self) -> usize {
-        self.leaves.len() >> self.depth
+        self.trees.len()
     }
 
     /// The sum over all trees, clipped to the range seen in training.
     pub fn predict(&self, x: &Features) -> f32 {
-        let sum = if self.depth == USUAL_DEPTH { self.sum_packed(x) } else { self.sum_plain(x) };
+        self.clipped(self.walked(x))
+    }
+
+    /// [`Forest::predict`] of many rows, the same to the last bit.
+    pub fn predict_many(&self, rows: &[&Features]) -> Vec<f32> {
+        if rows.len() >= WORTH_MAKING {
+            self.prepare();
+        }
+        let mut sums = vec![0; rows.len()];
+        let mut done = 0;
+        if let Some(Some(blocks)) = self.blocks.get().filter(|_| rows.len() >= WORTH_USING) {
+            done = blocks.sums(&self.trees, rows, &mut sums);
+        }
+        for (sum, x) in sums.iter_mut().zip(rows).skip(done) {
+            *sum = self.walked(x);
+        }
+        sums.into_iter().map(|sum| self.clipped(sum)).collect()
+    }
+
+    /// Makes what many rows need now, not when they come.
+    pub fn prepare(&self) {
+        self.blocks.get_or_init(|| Blocks::new(&self.trees).map(Box::new));
+    }
+
+    fn clipped(&self, sum: i32) -> f32 {
         (self.base + sum as f32 * LEAF_UNIT).clamp(self.low, self.high)
     }
 
     /// Sixteen trees are walked side by side: each step waits for its own loads, and sixteen waits overlap.
-    fn sum_packed(&self, x: &Features) -> i32 {
-        let (groups, rest) = self.packed.as_chunks::<16>();
+    fn walked(&self, x: &Features) -> i32 {
+        let (groups, rest) = self.trees.as_chunks::<16>();
         let (fours, rest) = rest.as_chunks::<4>();
         groups.iter().map(|trees| walk(trees, x)).sum::<i32>()
             + fours.iter().map(|trees| walk(trees, x)).sum::<i32>()
             + rest.iter().map(|tree| walk(std::array::from_ref(tree), x)).sum::<i32>()
-    }
-
-    fn sum_plain(&self, x: &Features) -> i32 {
-        let inner = (1usize << self.depth) - 1;
-        let trees = self.nodes.chunks_exact(inner.max(1)).zip(self.leaves.chunks_exact(inner + 1));
-        trees
-            .map(|(nodes, leaves)| {
-                let mut i = 0usize;
-                for _ in 0..self.depth {
-                    let (feature, threshold) = nodes[i];
-                    i = 2 * i + 1 + usize::from(x[usize::from(feature) % MAX_FEATURES] > threshold);
-                }
-                i32::from(leaves[i - inner])
-            })
-            .sum()
     }
 
     /// Bytes for a file, little-endian: header, range of every feature's thresholds, then tree by tree its nodes (feature
@@ -179,17 +205,16 @@ impl Forest {
             out.extend(r.low.to_le_bytes());
             out.extend(r.high.to_le_bytes());
         }
-        let leaves = 1usize << self.depth;
-        for (nodes, leaves) in self.nodes.chunks_exact(leaves - 1).zip(self.leaves.chunks_exact(leaves)) {
-            for (feature, threshold) in nodes {
-                let range = ranges[usize::from(*feature)];
-                out.push(*feature as u8);
-                out.extend(range.place(*threshold).to_le_bytes());
+        for tree in &self.trees {
+            for (feature, threshold) in tree.nodes(self.depth) {
+                out.push(feature);
+                out.extend(ranges[usize::from(feature)].place(threshold).to_le_bytes());
             }
-            let largest = leaves.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0);
+            let largest = tree.leaves(self.depth).map(i16::unsigned_abs).max().unwrap_or(0);
             let unit = f32::from(largest).max(1.0) / 127.0;
             out.extend(unit.to_le_bytes());
-            out.extend(leaves.iter().flat_map(|v| ((f32::from(*v) / unit).round() as i8).to_le_bytes()));
+            let steps = tree.leaves(self.depth).map(|v| (f32::from(v) / unit).round() as i8);
+            out.extend(steps.flat_map(i8::to_le_bytes));
         }
         out
     }
@@ -197,15 +222,15 @@ impl Forest {
     /// Least and largest threshold of every feature up to the last one used.
     fn ranges(&self) -> Vec<Range> {
         let mut out: Vec<Range> = Vec::new();
-        for (feature, threshold) in &self.nodes {
-            let at = usize::from(*feature);
+        for (feature, threshold) in self.trees.iter().flat_map(|t| t.nodes(self.depth)) {
+            let at = usize::from(feature);
             if at >= out.len() {
                 out.resize(at + 1, Range { low: f32::INFINITY, high: f32::NEG_INFINITY });
             }
             // A threshold without end marks a node that sends all rows to one side.
             if threshold.is_finite() {
-                out[at].low = out[at].low.min(*threshold);
-                out[at].high = out[at].high.max(*threshold);
+                out[at].low = out[at].low.min(threshold);
+                out[at].high = out[at].high.max(threshold);
             }
         }
         out
@@ -217,40 +242,64 @@ impl Forest {
         Self::from_bytes(&self.to_bytes()).map_or_else(|| self.clone(), |(f, _)| f)
     }
 
-    /// Reads a forest back; returns it with the bytes that follow, or nothing if the bytes are damaged.
-    pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let word = |at: usize| -> Option<[u8; 4]> { bytes.get(at..at + 4)?.try_into().ok() };
-        let depth = u32::from_le_bytes(word(0)?) as usize;
-        let trees = u32::from_le_bytes(word(4)?) as usize;
-        let features = u32::from_le_bytes(word(20)?) as usize;
-        if depth > 12 || trees > 1 << 20 || features > MAX_FEATURES {
+    /// Splits off the bytes of one forest, without reading its trees; nothing if they are damaged.
+    pub fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+        let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize);
+        let (depth, trees, features) = (word(0)?, word(4)?, word(20)?);
+        if depth > DEPTH || trees > 1 << 20 || features > MAX_FEATURES {
             return None;
         }
-        let [base, low, high] = [8, 12, 16].map(|at| word(at).map(f32::from_le_bytes));
-        let number = |b: &[u8]| Some(f32::from_le_bytes(b.get(..4)?.try_into().ok()?));
-        let (ranges, rest) = bytes.get(24..)?.split_at_checked(8 * features)?;
+        bytes.split_at_checked(HEAD + 8 * features + trees * tree_size(depth))
+    }
+
+    /// Reads a forest back; returns it with the bytes that follow, or nothing if the bytes are damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (own, rest) = Self::split(bytes)?;
+        let number = |b: &[u8], at: usize| Some(f32::from_le_bytes(b.get(at..at + 4)?.try_into().ok()?));
+        let depth = usize::from(*own.first()?);
+        let features = usize::from(*own.get(20)?);
+        let (ranges, body) = own.get(HEAD..)?.split_at_checked(8 * features)?;
         let ranges: Vec<Range> = ranges
             .chunks_exact(8)
-            .map(|b| Some(Range { low: number(b)?, high: number(&b[4..])? }))
+            .map(|b| Some(Range { low: number(b, 0)?, high: number(b, 4)? }))
             .collect::<Option<_>>()?;
-        let leaves = 1usize << depth;
-        let size = 3 * (leaves - 1) + 4 + leaves;
-        let (body, rest) = rest.split_at_checked(trees * size)?;
-        let mut forest = Self::new(depth, base?, low?, high?);
-        for tree in body.chunks_exact(size) {
-            let (nodes, tree) = tree.split_at_checked(3 * (leaves - 1))?;
-            for n in nodes.chunks_exact(3) {
-                let range = ranges.get(usize::from(n[0]))?;
-                forest.nodes.push((u16::from(n[0]), range.value(u16::from_le_bytes([n[1], n[2]]))));
+        let scales: Vec<(f32, f32)> = ranges.iter().map(|r| (r.low, r.step())).collect();
+        let mut forest = Self::new(depth, number(own, 8)?, number(own, 12)?, number(own, 16)?);
+        let bodies = body.chunks_exact(tree_size(depth));
+        forest.trees.reserve_exact(bodies.len());
+        for body in bodies {
+            let (nodes, body) = body.split_at_checked(3 * ((1 << depth) - 1))?;
+            let mut tree = Tree::EMPTY;
+            let places = tree.features.iter_mut().zip(&mut tree.thresholds).skip(1);
+            for (n, (feature, threshold)) in nodes.as_chunks::<3>().0.iter().zip(places) {
+                let (low, step) = *scales.get(usize::from(n[0]))?;
+                let place = u16::from_le_bytes([n[1], n[2]]);
+                *feature = n[0];
+                *threshold = if place == ENDLESS { f32::INFINITY } else { low + f32::from(place) * step };
             }
-            let unit = number(tree)?;
-            forest
-                .leaves
-                .extend(tree[4..].iter().map(|v| (f32::from(i8::from_le_bytes([*v])) * unit).round() as i16));
+            let unit = number(body, 0)?;
+            for (leaf, steps) in tree.leaves_mut(depth).zip(&body[4..]) {
+                *leaf = rounded(f32::from(i8::from_le_bytes([*steps])) * unit);
+            }
+            forest.trees.push(tree);
         }
-        forest.pack();
         Some((forest, rest))
     }
+}
+
+/// Bytes before the ranges: depth, trees, base, low, high, features.
+const HEAD: usize = 24;
+
+/// Bytes of a tree of this depth: nodes, unit, leaves.
+fn tree_size(depth: usize) -> usize {
+    let leaves = 1usize << depth;
+    3 * (leaves - 1) + 4 + leaves
+}
+
+/// [`f32::round`] of a number that fits: half away from zero. Exact, as twice the digits hold the half that is added;
+/// a third of the instructions where the processor has no such step.
+fn rounded(x: f32) -> i16 {
+    (f64::from(x) + 0.5f64.copysign(f64::from(x))) as i16
 }
 
 /// Where the thresholds of a feature lie.
@@ -273,10 +322,6 @@ impl Range {
             return ENDLESS;
         }
         if self.step() > 0.0 { ((threshold - self.low) / self.step()).round() as u16 } else { 0 }
-    }
-
-    fn value(self, place: u16) -> f32 {
-        if place == ENDLESS { f32::INFINITY } else { self.low + f32::from(place) * self.step() }
     }
 }
 
@@ -301,8 +346,9 @@ mod tests {
         let bytes = f.to_bytes();
         let (back, rest) = Forest::from_bytes(&bytes).unwrap();
         assert_eq!(rest.len(), 0);
-        assert_eq!(back.nodes, f.nodes); // at most two thresholds a feature: the ends of its range
-        for (a, b) in back.leaves.iter().zip(&f.leaves) {
+        let (a, b) = (&back.trees[0], &f.trees[0]);
+        assert_eq!(a.thresholds, b.thresholds); // at most two thresholds a feature: the ends of its range
+        for (a, b) in a.leaves.iter().zip(&b.leaves) {
             assert!((i32::from(*a) - i32::from(*b)).abs() <= 130, "{a} {b}"); // 2.0 in 127 steps
         }
         assert_eq!(back.rounded(), back);
@@ -311,22 +357,63 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_fast_walk_agrees_with_the_plain_one() {
-        let mut f = Forest::new(USUAL_DEPTH, 0.0, -9.0, 9.0);
-        for tree in 0..23u16 {
-            let nodes: Vec<(u16, f32)> =
-                (0..63).map(|i| ((i * 7 + tree) % 5, f32::from(i % 9) - 4.0)).collect();
+    /// A forest and rows that make use of all of it; some rows have no number in a place.
+    fn example(depth: usize, trees: u16, rows: u16) -> (Forest, Vec<Features>) {
+        let mut f = Forest::new(depth, 0.0, -9.0, 9.0);
+        for tree in 0..trees {
+            let nodes: Vec<(u16, f32)> = (0..(1 << depth) - 1)
+                .map(|i| {
+                    let threshold = f32::from(i % 9) - 4.0;
+                    ((i * 7 + tree) % 5, if i % 11 == 10 { f32::INFINITY } else { threshold })
+                })
+                .collect();
             let leaves: Vec<f32> =
-                (0..64u16).map(|i| f32::from(i) / 128.0 - 0.2 * f32::from(tree % 2)).collect();
+                (0..1u16 << depth).map(|i| f32::from(i) / 128.0 - 0.2 * f32::from(tree % 2)).collect();
             f.push(&nodes, &leaves);
         }
-        for seed in 0..50u16 {
+        let rows = (0..rows).map(|seed| {
             let mut x = [0.0; MAX_FEATURES];
             for (i, v) in x.iter_mut().enumerate().take(5) {
                 *v = f32::from((seed * 31 + i as u16 * 17) % 11) - 5.0;
             }
-            assert_eq!(f.sum_packed(&x), f.sum_plain(&x));
+            if seed % 13 == 12 {
+                x[3] = f32::NAN;
+            }
+            x
+        });
+        (f, rows.collect())
+    }
+
+    /// One tree, node by node as its bytes have them.
+    fn plain(tree: &Tree, x: &Features) -> i32 {
+        let mut i = 1;
+        while i < LEAVES {
+            i = 2 * i + usize::from(x[usize::from(tree.features[i])] > tree.thresholds[i]);
+        }
+        i32::from(tree.leaves[i - LEAVES])
+    }
+
+    #[test]
+    fn all_walks_agree() {
+        for depth in [1, 4, 6] {
+            let (f, rows) = example(depth, 23, 200);
+            let rows: Vec<&Features> = rows.iter().collect();
+            let one_by_one: Vec<f32> = rows.iter().map(|x| f.predict(x)).collect();
+            for (x, y) in rows.iter().zip(&one_by_one) {
+                let sum: i32 = f.trees.iter().map(|t| plain(t, x)).sum();
+                assert_eq!(f.clipped(sum), *y);
+            }
+            // Few rows before the blocks are made and after, whole blocks, and blocks with a rest.
+            for count in [1, 20, 64, 200, 131, 20, 1] {
+                assert_eq!(f.predict_many(&rows[..count]), one_by_one[..count], "{depth} deep, {count} rows");
+            }
+        }
+    }
+
+    #[test]
+    fn halves_are_rounded_away_from_zero() {
+        for x in [0.0f32, 0.499_999_97, 0.5, -0.5, 1.5, -2.5, 2.499_999_8, 32766.5, -32767.5] {
+            assert_eq!(rounded(x), x.round() as i16, "{x}");
         }
     }
 }

@@ -239,7 +239,20 @@ impl Schedule for TimeModel {
         gpu: &Gpu,
         host: &HostModel,
     ) -> IterationPrediction {
-        let mut known: HashMap<&OpCall, OpPrediction> = HashMap::new();
+        // Equal calls are predicted once, and all together.
+        let mut places: HashMap<&OpCall, usize> = HashMap::with_capacity(iteration.steps.len());
+        let mut calls: Vec<&OpCall> = Vec::new();
+        let place_of: Vec<usize> = iteration
+            .steps
+            .iter()
+            .map(|s| {
+                *places.entry(&s.call).or_insert_with(|| {
+                    calls.push(&s.call);
+                    calls.len() - 1
+                })
+            })
+            .collect();
+        let known = self.predict_many(&calls, gpu);
         let mut out = IterationPrediction {
             time: Seconds::ZERO,
             low: Seconds::ZERO,
@@ -259,8 +272,8 @@ impl Schedule for TimeModel {
         let mut by_bound = [0.0f64; 5];
         let mut in_line = 0.0;
         let mut launched = 0.0;
-        for (step, s) in iteration.steps.iter().enumerate() {
-            let mut one = *known.entry(&s.call).or_insert_with(|| self.predict(&s.call, gpu));
+        for (step, (s, place)) in iteration.steps.iter().zip(place_of).enumerate() {
+            let mut one = known[place];
             let warmth = warmth(&s.call, s.phase, gpu);
             one.time = one.time * warmth;
             one.low = one.low * warmth;

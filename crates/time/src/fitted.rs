@@ -5,11 +5,14 @@
 
 use preflop_gpu::Architecture;
 use preflop_kernels::tile;
-use preflop_learned::choice::Choosers;
+use preflop_learned::choice::{Chooser, ChooserBytes, Choosers};
 use preflop_learned::trees::Forest;
 use preflop_units::dtype::Dtype;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::OnceLock;
 
 /// The generated files as they ship.
 const CONSTANTS: &str = include_str!("../../../data/fitted/constants.json");
@@ -98,8 +101,21 @@ pub struct Fitted {
     forms: BTreeMap<String, Vec<f64>>,
     intervals: BTreeMap<String, LogInterval>,
     unseen: BTreeMap<String, LogInterval>,
-    forests: BTreeMap<String, Forest>,
-    choosers: Option<Choosers>,
+    forests: BTreeMap<String, ForestBytes>,
+    choosers: Option<ChooserBytes>,
+}
+
+/// A forest in its bytes, read when it is first asked for: most questions need few of them.
+#[derive(Debug, Clone)]
+struct ForestBytes {
+    bytes: Cow<'static, [u8]>,
+    read: OnceLock<Option<Forest>>,
+}
+
+impl ForestBytes {
+    fn get(&self) -> Option<&Forest> {
+        self.read.get_or_init(|| Some(Forest::from_bytes(&self.bytes)?.0)).as_ref()
+    }
 }
 
 /// The generated files are damaged.
@@ -111,7 +127,7 @@ impl Fitted {
     /// The fit that ships with the tool. The files are checked by a test, so a failure here means a damaged
     /// build; the model then answers from closed forms with their starting constants.
     pub fn embedded() -> Self {
-        Self::read(CONSTANTS, TREES).unwrap_or_else(|_| Self {
+        Self::open(CONSTANTS, Cow::Borrowed(TREES)).unwrap_or_else(|_| Self {
             references: BTreeMap::new(),
             tiles: BTreeMap::new(),
             forms: BTreeMap::new(),
@@ -122,8 +138,16 @@ impl Fitted {
         })
     }
 
-    /// Reads the two files.
+    /// Reads the two files, all of them.
     pub fn read(constants: &str, trees: &[u8]) -> Result<Self, FittedError> {
+        let fitted = Self::open(constants, Cow::Owned(trees.to_vec()))?;
+        let whole = fitted.forests.values().all(|f| f.get().is_some())
+            && fitted.choosers.as_ref().is_none_or(|c| c.all().is_some());
+        if whole { Ok(fitted) } else { Err(damaged_trees()) }
+    }
+
+    /// Reads the constants, and of the trees where each forest starts.
+    fn open(constants: &str, trees: Cow<'static, [u8]>) -> Result<Self, FittedError> {
         let file: ConstantsFile = serde_json::from_str(constants).map_err(|e| FittedError(e.to_string()))?;
         let tiles = file
             .tiles
@@ -133,10 +157,11 @@ impl Fitted {
                 Ok((key, tile::Constants::from_array(*c)))
             })
             .collect::<Result<_, FittedError>>()?;
-        let damaged = || FittedError("trees".to_string());
-        let (forests, rest) = read_forests(trees).ok_or_else(damaged)?;
-        let choosers =
-            if rest.is_empty() { None } else { Some(Choosers::from_bytes(rest).ok_or_else(damaged)?.0) };
+        let opened = match trees {
+            Cow::Borrowed(b) => open_forests(b, Cow::Borrowed),
+            Cow::Owned(b) => open_forests(&b, |own| Cow::Owned(own.to_vec())),
+        };
+        let (forests, choosers) = opened.ok_or_else(damaged_trees)?;
         Ok(Self {
             references: file.references,
             tiles,
@@ -168,24 +193,36 @@ impl Fitted {
         self.forms.get(name).map(Vec::as_slice)
     }
 
+    /// Constants of another closed form that were fitted for a generation.
+    pub fn form_of(&self, name: &str, generation: Architecture) -> Option<&[f64]> {
+        of_generation(&self.forms, name, generation).map(Vec::as_slice)
+    }
+
     /// All other closed forms.
     pub fn forms(&self) -> impl Iterator<Item = (&str, &[f64])> {
         self.forms.iter().map(|(k, v)| (k.as_str(), v.as_slice()))
     }
 
-    /// The forests that guess what a library runs for a convolution.
-    pub fn choosers(&self) -> Option<&Choosers> {
-        self.choosers.as_ref()
+    /// All choosers.
+    pub fn choosers(&self) -> Option<Choosers> {
+        self.choosers.as_ref()?.all()
+    }
+
+    /// The forest that guesses what a library runs for a convolution: of the depthwise ones, or of the others of a pass
+    /// (forward 0, data gradient 1, weight gradient 2).
+    pub fn chooser(&self, pass: usize, depthwise: bool) -> Option<&Chooser> {
+        let choosers = self.choosers.as_ref()?;
+        if depthwise { choosers.depthwise() } else { choosers.pass(pass) }
     }
 
     /// All forests.
     pub fn forests(&self) -> impl Iterator<Item = (&str, &Forest)> {
-        self.forests.iter().map(|(k, v)| (k.as_str(), v))
+        self.forests.iter().filter_map(|(k, v)| Some((k.as_str(), v.get()?)))
     }
 
     /// A forest by name.
     pub fn forest(&self, name: &str) -> Option<&Forest> {
-        self.forests.get(name)
+        self.forests.get(name)?.get()
     }
 
     /// All intervals of measured GPUs by class.
@@ -204,7 +241,7 @@ impl Fitted {
 
     /// The interval of a class on a measured generation, else on all of them, or of its family, or unknown.
     pub fn interval_on(&self, class: &str, family: &str, generation: Architecture) -> LogInterval {
-        let own = self.intervals.get(&format!("{class}/{}", generation.name())).copied();
+        let own = of_generation(&self.intervals, class, generation).copied();
         own.unwrap_or_else(|| self.interval(class, family))
     }
 
@@ -213,6 +250,18 @@ impl Fitted {
         let found = self.unseen.get(class).or_else(|| self.unseen.get(family));
         found.copied().unwrap_or(LogInterval::UNKNOWN)
     }
+}
+
+/// What stands under `class/generation`, found without making that text.
+fn of_generation<'a, T>(
+    map: &'a BTreeMap<String, T>,
+    class: &str,
+    generation: Architecture,
+) -> Option<&'a T> {
+    let from = map.range::<str, _>((Bound::Included(class), Bound::Unbounded));
+    let own = from.map_while(|(key, value)| Some((key.strip_prefix(class)?, value)));
+    let mut own = own.filter(|(rest, _)| rest.strip_prefix('/') == Some(generation.name()));
+    Some(own.next()?.1)
 }
 
 /// Packs forests by name and the choosers into one file.
@@ -228,8 +277,14 @@ pub fn write_forests(forests: &BTreeMap<String, Forest>, choosers: &Choosers) ->
     out
 }
 
-/// Unpacks the forests that [`write_forests`] packed; the bytes that follow hold the choosers.
-fn read_forests(bytes: &[u8]) -> Option<(BTreeMap<String, Forest>, &[u8])> {
+fn damaged_trees() -> FittedError {
+    FittedError("trees".to_string())
+}
+
+type Opened = (BTreeMap<String, ForestBytes>, Option<ChooserBytes>);
+
+/// Takes apart what [`write_forests`] put together; `keep` is how to hold on to the bytes.
+fn open_forests<'a>(bytes: &'a [u8], keep: impl Fn(&'a [u8]) -> Cow<'static, [u8]>) -> Option<Opened> {
     let mut rest = bytes.strip_prefix(b"PFTREES2")?;
     let word =
         |b: &[u8]| -> Option<usize> { Some(u32::from_le_bytes(b.get(..4)?.try_into().ok()?) as usize) };
@@ -239,11 +294,11 @@ fn read_forests(bytes: &[u8]) -> Option<(BTreeMap<String, Forest>, &[u8])> {
     for _ in 0..count {
         let length = word(rest)?;
         let name = std::str::from_utf8(rest.get(4..4 + length)?).ok()?.to_string();
-        let (forest, after) = Forest::from_bytes(&rest[4 + length..])?;
-        out.insert(name, forest);
+        let (own, after) = Forest::split(&rest[4 + length..])?;
+        out.insert(name, ForestBytes { bytes: keep(own), read: OnceLock::new() });
         rest = after;
     }
-    Some((out, rest))
+    Some((out, (!rest.is_empty()).then(|| ChooserBytes::new(keep(rest)))))
 }
 
 #[cfg(test)]
@@ -255,6 +310,14 @@ mod tests {
         let fitted = Fitted::read(CONSTANTS, TREES).unwrap();
         assert!(!fitted.tiles.is_empty());
         assert!(!fitted.forests.is_empty());
+        // What ships is read bit by bit, so that a damaged part would go unnoticed until it is asked for.
+        let written = write_forests(
+            &fitted.forests().map(|(name, f)| (name.to_string(), f.clone())).collect(),
+            &fitted.choosers().unwrap(),
+        );
+        assert_eq!(written.len(), TREES.len());
+        assert!(Fitted::read(CONSTANTS, &TREES[..TREES.len() - 1]).is_err());
+        assert!(Fitted::read(CONSTANTS, &TREES[..TREES.len() / 2]).is_err());
     }
 
     #[test]

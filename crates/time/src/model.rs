@@ -1,6 +1,7 @@
 //! The time model: closed form by kernel class, times a learned and bounded correction, with its interval.
 
 mod convolution;
+mod draft;
 mod expert;
 mod form;
 mod growth;
@@ -15,14 +16,15 @@ use super::correction::Correction;
 use super::evidence::{Evidence, Library, Nearness, References};
 use super::fitted::{Fitted, LogInterval, TileKey};
 use super::operator::{Bound, OpPrediction};
+use draft::{Draft, Sketch, Then};
 use expert::Judged;
+use growth::Held;
 use preflop_gpu::{Architecture, Gpu, Vendor};
 use preflop_kernels::conv::ConvFamily;
 use preflop_kernels::plain_conv::Figures;
 use preflop_kernels::tile::{Constants, Tiling};
 use preflop_kernels::traffic::{self, Levels};
 use preflop_kernels::{Machine, attention, conv, gemm, kernels_of, linear, rnn, rows};
-use preflop_learned::choice::Choosers;
 use preflop_ops::{Attention, Gemm, Op, OpCall, Pass, Rnn};
 use preflop_units::dtype::Dtype;
 use preflop_units::{Bytes, Seconds};
@@ -33,7 +35,6 @@ use std::collections::HashMap;
 pub struct TimeModel {
     fitted: Fitted,
     conv: ConvForms,
-    choosers: Choosers,
     /// Intervals of memory-bound operators by name: forward, backward.
     streams: HashMap<String, [LogInterval; 2]>,
     /// Intervals of convolutions by family, grouped, sure.
@@ -48,31 +49,6 @@ pub struct TimeModel {
     references: References,
     /// What one machine's measurements add, for its GPU.
     correction: Option<Box<Correction>>,
-}
-
-/// A prediction before physics has its say: reference, correction, what binds, traffic.
-struct Draft {
-    /// Closed-form seconds.
-    reference: f64,
-    /// The same on the GPU that measurements were made on.
-    at: f64,
-    /// Learned natural log of measured/closed form.
-    correction: f64,
-    interval: LogInterval,
-    bound: Bound,
-    levels: Levels,
-    launches: f64,
-}
-
-impl Draft {
-    fn seconds(&self) -> f64 {
-        self.reference * self.correction.exp()
-    }
-
-    /// Seconds on the GPU that measurements were made on.
-    fn there(&self) -> f64 {
-        self.at * self.correction.exp()
-    }
 }
 
 impl Default for TimeModel {
@@ -90,7 +66,6 @@ impl TimeModel {
     /// A model from fitted data.
     pub fn new(fitted: Fitted) -> Self {
         let conv = ConvForms::new(&fitted);
-        let choosers = fitted.choosers().cloned().unwrap_or_default();
         let mut streams: HashMap<String, [LogInterval; 2]> = HashMap::new();
         for (class, interval) in fitted.intervals() {
             if let Some((name, pass)) = class.split_once('/').filter(|(_, p)| matches!(*p, "fwd" | "bwd")) {
@@ -107,18 +82,7 @@ impl TimeModel {
             .collect();
         let rows = stream_time::row_figures(&fitted);
         let references = References::new(&fitted);
-        Self {
-            fitted,
-            conv,
-            choosers,
-            streams,
-            convolutions,
-            plain,
-            linear,
-            rows,
-            references,
-            correction: None,
-        }
+        Self { fitted, conv, streams, convolutions, plain, linear, rows, references, correction: None }
     }
 
     /// The same model with a personal correction; it holds for the GPU that it names.
@@ -126,16 +90,6 @@ impl TimeModel {
     pub fn with_correction(mut self, correction: Correction) -> Self {
         self.correction = Some(Box::new(correction));
         self
-    }
-
-    fn draft(&self, call: &OpCall, gpu: &Gpu) -> Draft {
-        match &call.op {
-            Op::Gemm(g) => self.gemm(g, call.dtype, gpu),
-            Op::Conv(c) => self.conv(c, call, gpu),
-            Op::Attention(a) => self.attention(a, call, gpu),
-            Op::Rnn(r) => self.rnn(r, call, gpu),
-            _ => self.stream(call, gpu),
-        }
     }
 
     /// Everything that was fitted.
@@ -161,9 +115,42 @@ impl TimeModel {
 
     /// Predicts one call.
     pub fn predict(&self, call: &OpCall, gpu: &Gpu) -> OpPrediction {
-        let flops = call.flops();
         let draft = self.draft(call, gpu);
-        let raw = self.grown(call, &draft, gpu);
+        let seconds = draft.seconds() * self.generation_factor(call, gpu);
+        let held = Held::against(call, draft.there());
+        let raw = held
+            .iter()
+            .fold(seconds, |raw, h| h.apply(raw, self.held_seconds(h, &self.draft(&h.call, gpu), gpu)));
+        self.settled(call, &draft, raw, gpu)
+    }
+
+    /// Predicts many calls on one GPU: each as [`TimeModel::predict`] does, to the last bit, and faster together.
+    pub fn predict_many(&self, calls: &[&OpCall], gpu: &Gpu) -> Vec<OpPrediction> {
+        let drafts = self.drafts(calls, gpu);
+        let mut raw: Vec<f64> = calls
+            .iter()
+            .zip(&drafts)
+            .map(|(call, draft)| draft.seconds() * self.generation_factor(call, gpu))
+            .collect();
+        let held: Vec<(usize, Held)> = calls
+            .iter()
+            .zip(&drafts)
+            .enumerate()
+            .flat_map(|(i, (call, draft))| {
+                Held::against(call, draft.there()).into_iter().map(move |h| (i, h))
+            })
+            .collect();
+        let smaller: Vec<&OpCall> = held.iter().map(|(_, h)| &h.call).collect();
+        for ((i, h), draft) in held.iter().zip(self.drafts(&smaller, gpu)) {
+            raw[*i] = h.apply(raw[*i], self.held_seconds(h, &draft, gpu));
+        }
+        let all = calls.iter().zip(&drafts).zip(raw);
+        all.map(|((call, draft), raw)| self.settled(call, draft, raw, gpu)).collect()
+    }
+
+    /// The prediction that a draft becomes when its seconds are held against other calls, the datasheet and what one machine
+    /// measured.
+    fn settled(&self, call: &OpCall, draft: &Draft, raw: f64, gpu: &Gpu) -> OpPrediction {
         let (compute, memory) = Self::physics(call, gpu);
         let least = compute.max(memory).max(gpu.kernel_floor.0);
         let mut time = raw.max(least);
@@ -181,7 +168,7 @@ impl TimeModel {
             low: Seconds(low),
             high: Seconds(high),
             bound: draft.bound,
-            flops,
+            flops: call.flops(),
             dram: Bytes(draft.levels.dram),
             l2: Bytes(draft.levels.l2),
             l1: Bytes(draft.levels.l1),
@@ -243,12 +230,12 @@ impl TimeModel {
         }
     }
 
-    fn gemm(&self, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> Draft {
-        let Judged { form: t, at, learned, nearness, class } = self.judge(g, dtype, gpu);
-        Draft {
+    fn gemm<'a>(&'a self, g: &Gemm, dtype: Dtype, gpu: &'a Gpu) -> Sketch<'a> {
+        let Judged { form: t, at, forest, x, trust, known, nearness, class } = self.judge(g, dtype, gpu);
+        let draft = Draft {
             reference: t.time,
-            at,
-            correction: learned,
+            at: at.time,
+            correction: 0.0,
             interval: self.interval(class, "gemm", gpu, nearness),
             bound: bound_of(&t),
             levels: {
@@ -256,14 +243,11 @@ impl TimeModel {
                 let tiles = (t.tiles * (t.bm + t.bn) * t.part * dtype.size()).max(once.total().0);
                 Levels { l1: tiles, l2: tiles, dram: traffic::dram(once.read.0, once.written.0, gpu) }
             },
-            // A split sum adds its reduction; fp32 and tf32 kernels often clear a counter first.
-            launches: if t.split > 1.0 { 2.0 } else { 1.0 } + if dtype.is_half() { 0.1 } else { 0.4 },
-        }
-    }
-
-    /// Seconds of a plain product, corrected.
-    pub fn product_time(&self, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> f64 {
-        self.gemm(g, dtype, gpu).seconds()
+            // A split sum adds its reduction; fp32 and tf32 kernels often clear a counter first. Planned on the GPU of the
+            // measurements, so that a better one does not launch more.
+            launches: if at.split > 1.0 { 2.0 } else { 1.0 } + if dtype.is_half() { 0.1 } else { 0.4 },
+        };
+        Sketch { draft, forest, x, then: Then::trusted(trust, known) }
     }
 
     /// Constants of a product class in the project's own measurements.
@@ -272,15 +256,20 @@ impl TimeModel {
         self.fitted.tile(key).copied().unwrap_or(Constants::START)
     }
 
-    fn attention(&self, a: &Attention, call: &OpCall, gpu: &Gpu) -> Draft {
+    /// Constants of an attention class: of the generation if it was measured, else of all.
+    fn attention_constants(&self, class: &str, gpu: &Gpu) -> (&[f64], bool) {
+        let own = self.fitted.form_of(class, gpu.architecture);
+        (own.or_else(|| self.fitted.form(class)).unwrap_or_default(), own.is_some())
+    }
+
+    fn attention<'a>(&'a self, a: &Attention, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
         let class = attention::class(a, call.pass, call.dtype);
-        let own = attention::key(class, gpu.architecture);
-        let constants = self.fitted.form(&own).or_else(|| self.fitted.form(class)).unwrap_or_default();
+        let (constants, seen) = self.attention_constants(class, gpu);
         let forest = attention::forest(class, gpu.architecture);
         let library = if forest == attention::OWN_FOREST { Library::Own } else { Library::Served };
         let Evidence { reference, nearness } = self.references.nearest(library, None, gpu);
         // A generation may have been measured in other classes alone.
-        let nearness = if self.fitted.form(&own).is_some() { nearness } else { Nearness::Elsewhere };
+        let nearness = if seen { nearness } else { Nearness::Elsewhere };
         let at = attention::form(a, call.pass, call.dtype, constants, reference, reference);
         let t = match nearness {
             Nearness::Here => at,
@@ -288,7 +277,6 @@ impl TimeModel {
         };
         let x = attention::features(a, call.pass, call.dtype, &at, reference);
         let forest = self.fitted.forest(forest);
-        let learned = forest.map_or(0.0, |f| f64::from(f.predict(&x)));
         let bound = if t.compute.max(t.memory) < 0.5 * t.time {
             Bound::Latency
         } else if t.compute >= t.memory {
@@ -303,20 +291,21 @@ impl TimeModel {
             (true, Pass::Fwd) => 3.0,
             (true, _) => 4.0,
         };
-        let correction = learned * Self::trust(gpu, nearness);
-        let dropping = |g| attention::dropout_time(a, call.pass, call.dtype, g) * (-correction).exp();
-        Draft {
-            reference: t.time + dropping(gpu),
-            at: at.time + dropping(reference),
-            correction,
+        let draft = Draft {
+            reference: t.time,
+            at: at.time,
+            correction: 0.0,
             interval: self.interval(class, "attention", gpu, nearness),
             bound,
             levels: traffic::streaming(call.traffic(), gpu),
             launches,
-        }
+        };
+        let besides = [gpu, reference].map(|g| attention::dropout_time(a, call.pass, call.dtype, g));
+        let then = Then::Trusted { trust: Self::trust(gpu, nearness), known: 1.0, besides };
+        Sketch { draft, forest, x, then }
     }
 
-    fn rnn(&self, r: &Rnn, call: &OpCall, gpu: &Gpu) -> Draft {
+    fn rnn<'a>(&'a self, r: &Rnn, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
         let Evidence { reference, nearness } = self.references.nearest(Library::Own, None, gpu);
         let class = rnn::class(r, call.pass, call.dtype, gpu);
         let there = Machine::of(reference, call.dtype);
@@ -331,19 +320,19 @@ impl TimeModel {
         let at = form(reference);
         let t = if nearness == Nearness::Here { at } else { form(gpu) };
         let x = rnn::features(r, call.pass, call.dtype, &at, reference);
-        let learned =
-            self.fitted.forest(rnn::forest_name(call.pass)).map_or(0.0, |f| f64::from(f.predict(&x)));
+        let forest = self.fitted.forest(rnn::forest_name(call.pass));
         // Counted in 26 runs of nine layer-directions of 50 steps: 2.1 to 3.2 kernels a step forward, 3.4 backward.
         let steps = (r.seq * r.layers * r.directions()) as f64;
-        Draft {
+        let draft = Draft {
             reference: t.time,
             at: at.time,
-            correction: learned * Self::trust(gpu, nearness),
+            correction: 0.0,
             interval: self.interval(&class, "rnn", gpu, nearness),
             bound: if t.input > t.chain { Bound::Compute } else { Bound::Latency },
             levels: traffic::streaming(call.traffic(), gpu),
             launches: steps * if call.pass == Pass::Fwd { 2.2 } else { 3.4 },
-        }
+        };
+        Sketch { draft, forest, x, then: Then::trusted(Self::trust(gpu, nearness), 1.0) }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::fitted::TileKey;
 use preflop_gpu::{Architecture, Gpu, Vendor};
 use preflop_kernels::tile::{Constants, Tiling};
 use preflop_kernels::{Machine, gemm, kernels_of};
+use preflop_learned::trees::{Features, Forest};
 use preflop_ops::{Gemm, GemmKind};
 use preflop_units::dtype::Dtype;
 
@@ -139,12 +140,16 @@ const TRUST_POOLED: f64 = 0.5;
 const SHORTEST_FP32: f64 = 200e-6;
 
 /// A product as its fit sees it.
-pub(super) struct Judged {
+pub(super) struct Judged<'a> {
     pub form: Tiling,
-    /// Seconds of the form on the GPU of the measurements.
-    pub at: f64,
-    /// Learned natural log of measured/closed form, as far as it is trusted here.
-    pub learned: f64,
+    /// The form on the GPU of the measurements.
+    pub at: Tiling,
+    /// Who knows the natural log of measured/closed form, and what to ask.
+    pub forest: Option<&'a Forest>,
+    pub x: Features,
+    /// How far it is trusted here, and how far it knows such products.
+    pub trust: f64,
+    pub known: f64,
     /// How near the measurements are.
     pub nearness: Nearness,
     /// Class of the interval.
@@ -154,7 +159,7 @@ pub(super) struct Judged {
 impl TimeModel {
     /// The closed form of a product on a GPU and what was learned about it. Constants and trees are those of the GPU's
     /// generation, else of its kin, else of all generations together.
-    pub(super) fn judge(&self, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> Judged {
+    pub(super) fn judge(&self, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> Judged<'_> {
         let expert = expert(dtype, gemm::class(g, dtype), gpu);
         let (constants, nearest) = self.nearest(&expert, g, dtype, gpu);
         let own = kernels_of(gpu);
@@ -175,11 +180,11 @@ impl TimeModel {
             (Architecture::Other, _) => (expert.pooled, TRUST_POOLED),
             _ => (expert.forest, TRUST_KIN),
         };
-        let learned = self.fitted.forest(forest).map_or(0.0, |f| f64::from(f.predict(&x)));
         // What the published fp32 rows teach fades out below them.
         let known = if expert.library == Library::Plain { (at.time / SHORTEST_FP32).min(1.0) } else { 1.0 };
         let class = expert.library.interval_class(g, dtype);
-        Judged { form, at: at.time, learned: learned * trust * known, nearness, class }
+        let forest = self.fitted.forest(forest);
+        Judged { form, at, forest, x, trust, known, nearness, class }
     }
 
     /// Constants of a product on this GPU and the generation they are of; `Other` if of all, or what its kernels do of its

@@ -1,6 +1,6 @@
 //! The kernel behind a call, as the closed forms see it: algorithm, tile, waves and the terms of its time.
 
-use super::{TimeModel, plain};
+use super::TimeModel;
 use preflop_gpu::Gpu;
 use preflop_kernels::conv::Task;
 use preflop_kernels::tile::Tiling;
@@ -69,9 +69,8 @@ impl TimeModel {
             Op::Conv(c) => self.conv_form(c, call, gpu),
             Op::Attention(a) => {
                 let class = attention::class(a, call.pass, call.dtype);
-                let own = attention::key(class, gpu.architecture);
-                let constants = self.fitted.form(&own).or_else(|| self.fitted.form(class));
-                let t = attention::form(a, call.pass, call.dtype, constants.unwrap_or_default(), gpu, gpu);
+                let (constants, _) = self.attention_constants(class, gpu);
+                let t = attention::form(a, call.pass, call.dtype, constants, gpu, gpu);
                 KernelForm {
                     split: Some(t.split),
                     waves: Some(t.waves),
@@ -102,25 +101,25 @@ impl TimeModel {
 
     /// The family that the chooser thinks most likely.
     fn conv_form(&self, c: &Conv, call: &OpCall, gpu: &Gpu) -> KernelForm {
-        let task = Task::new(c, call.pass, call.dtype);
-        if plain::applies(&task, gpu) {
+        let Some(choice) = self.choice(call, gpu) else {
+            let task = Task::new(c, call.pass, call.dtype);
+            if tensor_conv::applies(&task, kernels_of(gpu), gpu) {
+                let t = tensor_conv::form(&task, gpu);
+                return KernelForm {
+                    tile: Some([t.tile.0 as u32, t.tile.1 as u32]),
+                    split: Some(t.split),
+                    ctas: Some(t.ctas),
+                    compute_us: Some(t.compute * 1e6),
+                    dram_us: Some(t.memory * 1e6),
+                    ..KernelForm::streaming("implicit product")
+                };
+            }
             let machine = Machine::convolution(gpu, task.dtype);
             let (algorithm, tiling, _) = self.plain_algorithm(&task, &machine);
             return KernelForm::tiled(algorithm.name(), &tiling);
-        }
-        if tensor_conv::applies(&task, kernels_of(gpu), gpu) {
-            let t = tensor_conv::form(&task, gpu);
-            return KernelForm {
-                tile: Some([t.tile.0 as u32, t.tile.1 as u32]),
-                split: Some(t.split),
-                ctas: Some(t.ctas),
-                compute_us: Some(t.compute * 1e6),
-                dram_us: Some(t.memory * 1e6),
-                ..KernelForm::streaming("implicit product")
-            };
-        }
-        let candidates = self.conv_candidates(&task, gpu);
-        match candidates.top() {
+        };
+        let product = choice.product().map(|g| self.product_time(&g, call.dtype, gpu));
+        match self.candidates(&choice, product, &choice.here(gpu)).top() {
             Some((guess, _, Some(form))) => KernelForm::tiled(guess.variant.family.name(), &form.tiling),
             Some((guess, _, None)) => KernelForm::streaming(guess.variant.family.name()),
             None => KernelForm::streaming("convolution"),

@@ -1,6 +1,7 @@
 //! fp32 convolutions outside Hopper: the fastest of the library's algorithms, corrected.
 
-use super::{Draft, TimeModel, bound_of, plain_as_measured};
+use super::draft::{Draft, Sketch, Then};
+use super::{TimeModel, bound_of, plain_as_measured};
 use crate::evidence::{Evidence, Library, Nearness};
 use crate::fitted::Fitted;
 use preflop_gpu::{Gpu, Vendor};
@@ -9,6 +10,7 @@ use preflop_kernels::conv::Task;
 use preflop_kernels::plain_conv::{Algorithm, Figures, features, gemm, winograd};
 use preflop_kernels::tile::Tiling;
 use preflop_kernels::traffic;
+use preflop_learned::trees::MAX_FEATURES;
 use preflop_ops::Pass;
 use preflop_units::dtype::Dtype;
 
@@ -57,32 +59,31 @@ impl TimeModel {
         (best.0, best.1, times)
     }
 
-    pub(super) fn plain_conv(&self, task: &Task, gpu: &Gpu) -> Draft {
-        let machine = Machine::convolution(gpu, task.dtype);
+    pub(super) fn plain_conv<'a>(&'a self, task: &Task, gpu: &'a Gpu) -> Sketch<'a> {
         let Evidence { reference, nearness } = self.references.nearest(Library::Plain, None, gpu);
         let there = Machine::convolution(reference, task.dtype);
-        let (_, at, times) = self.plain_algorithm(task, &there);
-        let (algorithm, tiling, _) = self.plain_algorithm(task, &machine);
-        let learned = match self.fitted.forest(FOREST) {
-            Some(forest) if like_learned(task) && gpu.vendor != Vendor::Amd => {
-                f64::from(forest.predict(&features(task, &times, &there)))
-            }
-            _ => 0.0,
-        };
-        Draft {
+        let (algorithm, at, times) = self.plain_algorithm(task, &there);
+        let (_, tiling, _) = self.plain_algorithm(task, &Machine::convolution(gpu, task.dtype));
+        let learned = like_learned(task) && gpu.vendor != Vendor::Amd;
+        let draft = Draft {
             reference: tiling.time,
             at: at.time,
-            correction: learned * (at.time / SHORTEST).min(1.0),
-            interval: match nearness {
-                Nearness::Elsewhere => self.fitted.unseen_interval("conv", "conv"),
-                _ => self.fitted.unseen_interval(FOREST, "conv"),
-            },
+            correction: 0.0,
+            interval: self
+                .fitted
+                .unseen_interval(if nearness == Nearness::Elsewhere { "conv" } else { FOREST }, "conv"),
             bound: bound_of(&tiling),
             levels: traffic::conv::levels(task, gpu),
             launches: match algorithm {
                 Algorithm::Gemm | Algorithm::Fused => 2.0,
                 Algorithm::Unfused => 4.0,
             },
+        };
+        Sketch {
+            draft,
+            forest: self.fitted.forest(FOREST).filter(|_| learned),
+            x: if learned { features(task, &times, &there) } else { [0.0; MAX_FEATURES] },
+            then: Then::trusted((at.time / SHORTEST).min(1.0), 1.0),
         }
     }
 }

@@ -13,7 +13,8 @@
 //! Where primes are of the GPU that is asked for. `s` is 1 for operators over feature maps and changes of layout; for those over rows and
 //! single elements, whose kernels were seen on six GPUs, it is [`SHARE`].
 
-use super::{Bound, Draft, TimeModel, plain_as_measured};
+use super::draft::{Draft, Sketch, Then};
+use super::{Bound, TimeModel, plain_as_measured};
 use crate::evidence::{Evidence, Library, Nearness};
 use crate::fitted::Fitted;
 use preflop_gpu::Gpu;
@@ -46,6 +47,45 @@ pub(super) fn bytes_or_sms(there: f64, bytes: f64, kernels: f64, gpu: &Gpu, refe
     gpu.kernel_floor.0 * kernels + (sm.powi(4) + dram.powi(4)).sqrt().sqrt()
 }
 
+/// A memory-bound operator that waits for what was learned.
+pub(super) struct Stream<'a> {
+    /// The GPU of the measurements, if it is another.
+    reference: Option<&'a Gpu>,
+    /// Compulsory bytes.
+    bytes: f64,
+    /// How far the rule is followed.
+    share: f64,
+    /// Seconds by the form of published rows, and how far they know such calls.
+    rows: Option<(f64, f64)>,
+    /// No call takes less.
+    least: f64,
+}
+
+impl Stream<'_> {
+    /// The draft with what was learned on the measured GPU.
+    pub fn finished(self, mut draft: Draft, learned: f64, gpu: &Gpu) -> Draft {
+        draft.correction = learned;
+        if let Some(reference) = self.reference {
+            let there = draft.there();
+            let by_rule = |g: &Gpu| bytes_or_sms(there, self.bytes, draft.launches, g, reference);
+            let rule = (by_rule(gpu) / by_rule(reference)).powf(self.share);
+            let mut seconds = there * rule * (draft.reference / draft.at).powf(1.0 - self.share);
+            // Where published rows know the kernel, their form takes over as far as the call is as long as they are.
+            if let Some((time, known)) = self.rows {
+                seconds = seconds.powf(1.0 - known) * time.powf(known);
+            }
+            draft.reference = seconds / learned.exp();
+        }
+        let time = draft.seconds();
+        let streaming = self.bytes / gpu.dram_sustained.0;
+        draft.bound = if streaming > 0.5 * time { Bound::Dram } else { Bound::Latency };
+        if self.least > time {
+            return Draft { reference: self.least, correction: 0.0, bound: Bound::Latency, ..draft };
+        }
+        draft
+    }
+}
+
 /// How far a call follows the rule.
 fn share(call: &OpCall) -> f64 {
     match &call.op {
@@ -68,65 +108,50 @@ impl TimeModel {
         own.unwrap_or_else(|| stream::reference(call, gpu))
     }
 
-    /// The time where published rows know the kernel: their form takes over from what was learned on the measured GPU as far as the call
-    /// is as long as they are.
-    fn row_time(&self, call: &OpCall, gpu: &Gpu, seconds: f64) -> f64 {
-        let Some((kernel, op)) = Kernel::of(call).filter(|_| !plain_as_measured(gpu)) else { return seconds };
+    /// Seconds of a call whose kernel published rows know, and how far they know calls of its length.
+    fn row_time(&self, call: &OpCall, gpu: &Gpu) -> Option<(f64, f64)> {
+        let (kernel, op) = Kernel::of(call).filter(|_| !plain_as_measured(gpu))?;
         let figures = &self.rows[kernel as usize];
         let Evidence { reference, .. } = self.references.nearest(Library::Plain, None, gpu);
         let known = (kernel.time(&op, figures, reference) / SHORTEST_ROWS).min(1.0);
-        seconds.powf(1.0 - known) * kernel.time(&op, figures, gpu).powf(known)
+        Some((kernel.time(&op, figures, gpu), known))
     }
 
-    fn whole_stream(&self, call: &OpCall, gpu: &Gpu) -> Draft {
+    /// A memory-bound operator; kernels without vector loads take their clocks at least.
+    pub(super) fn stream<'a>(&'a self, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
+        let least = stream::least(call, gpu);
+        let whole = stream::plain(call);
+        let call = whole.as_ref().unwrap_or(call);
         let family = call.family();
         let Evidence { reference, nearness } = self.references.nearest(Library::Own, None, gpu);
         let at = self.stream_form(call, reference);
         let x = stream::features(call, reference, at);
         // Adaptive pooling was not among the operators that the forest learned from.
-        let learned = match &call.op {
-            Op::Spatial(o) if o.kind == SpatialKind::AdaptiveAvgPool => 0.0,
-            _ => self.fitted.forest(stream::forest_name(call)).map_or(0.0, |f| f64::from(f.predict(&x))),
+        let forest = match &call.op {
+            Op::Spatial(o) if o.kind == SpatialKind::AdaptiveAvgPool => None,
+            _ => self.fitted.forest(stream::forest_name(call)),
         };
         let own = match self.streams.get(call.name()) {
             Some(both) => both[usize::from(call.pass != Pass::Fwd)],
             None => self.fitted.interval("", family.name()),
         };
-        let form = match nearness {
-            Nearness::Here => at,
-            _ => {
-                let there = at * learned.exp();
-                let bytes = call.traffic().total().0;
-                let by_rule = |g: &Gpu| bytes_or_sms(there, bytes, stream::launches(call), g, reference);
-                let s = share(call);
-                let form = self.stream_form(call, gpu);
-                let rule = (by_rule(gpu) / by_rule(reference)).powf(s);
-                let carried = there * rule * (form / at).powf(1.0 - s);
-                self.row_time(call, gpu, carried) / learned.exp()
-            }
-        };
-        let time = form * learned.exp();
-        let streaming = (call.traffic().total() / gpu.dram_sustained).0;
-        Draft {
-            reference: form,
+        let here = nearness == Nearness::Here;
+        let draft = Draft {
+            reference: if here { at } else { self.stream_form(call, gpu) },
             at,
-            correction: learned,
+            correction: 0.0,
             interval: self.on(own, family.name(), nearness),
-            bound: if streaming > 0.5 * time { Bound::Dram } else { Bound::Latency },
+            bound: Bound::Latency,
             levels: traffic::streaming(call.traffic(), gpu),
             launches: stream::launches(call),
-        }
-    }
-
-    /// A memory-bound operator; kernels without vector loads take their clocks at least.
-    pub(super) fn stream(&self, call: &OpCall, gpu: &Gpu) -> Draft {
-        let whole = stream::plain(call);
-        let draft = self.whole_stream(whole.as_ref().unwrap_or(call), gpu);
-        let least = stream::least(call, gpu);
-        if least > draft.seconds() {
-            Draft { reference: least, correction: 0.0, bound: Bound::Latency, ..draft }
-        } else {
-            draft
-        }
+        };
+        let then = Then::Streamed(Stream {
+            reference: (!here).then_some(reference),
+            bytes: call.traffic().total().0,
+            share: share(call),
+            rows: if here { None } else { self.row_time(call, gpu) },
+            least,
+        });
+        Sketch { draft, forest, x, then }
     }
 }
