@@ -378,20 +378,22 @@ pub fn in_clusters(
     let tiles = clusters * size;
     // A cluster reads its operands once.
     let l2 = tiles * (bm / cluster.1 + bn / cluster.0) * part * p.element * fixed.l2_rate;
+    let others = l2.max(fixed.dram);
     let mut compute = waves * tile;
     let mut reduction = 0.0;
     if segments {
-        // Each part is added up in the L2, so that more SMs than this would not pay.
+        // Each part is added up in the L2, so that more parts than these would not pay, nor where other things take longer.
         let added = 8.0 * size * bm * bn * fixed.l2_rate;
-        let parts = at_once.min((tile * clusters / added).sqrt().max(1.0));
+        let enough = (tile * clusters / added).sqrt().min(tile * clusters / others);
+        let parts = at_once.min(enough.max(1.0));
         let shared = tile * clusters / parts;
         let cost = c.red0 * machine.latency + parts * added;
-        if shared + cost < compute {
+        if shared.max(others) + cost < compute.max(others) {
             (compute, reduction) = (shared, cost);
         }
     }
     let latency = waves * epilogue * machine.latency;
-    let time = c.t0 * machine.latency + compute.max(l2).max(fixed.dram) + latency + reduction;
+    let time = c.t0 * machine.latency + compute.max(others) + latency + reduction;
     Tiling { time, compute, l2, latency, reduction, bm, bn, part, tiles, waves, ..fixed.nothing() }
 }
 

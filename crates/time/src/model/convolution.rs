@@ -146,9 +146,8 @@ impl TimeModel {
         };
         if task.dtype == Dtype::Tf32 {
             let rival = self.plain_conv(&Task { dtype: Dtype::Fp32, ..*task }, gpu).answered(gpu);
-            if rival.seconds() < t.time {
-                draft = Draft { launches: draft.launches.min(rival.launches), ..rival };
-            }
+            let launches = if rival.there() < at.time { rival.launches } else { draft.launches };
+            draft = Draft { launches, ..if rival.seconds() < t.time { rival } else { draft } };
         }
         let (reference, at) = (draft.seconds(), draft.there());
         draft = Draft { reference, at, correction: 0.0, ..draft };
