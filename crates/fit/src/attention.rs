@@ -161,7 +161,7 @@ pub fn left_out(
                 ("attention".to_string(), forest.clone()),
                 ("attention/served".to_string(), served),
             ]);
-            Ok((g, (unseen::model(&file, &forests)?, unseen::stranger(GPUS[g])?)))
+            Ok((g, (unseen::model(file, &forests, g)?, unseen::stranger(GPUS[g])?)))
         })
         .collect::<Result<_>>()?;
     let one = |m: &Measured| {

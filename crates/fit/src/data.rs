@@ -7,6 +7,7 @@ use preflop_core::ops::{
     Attention, Conv, Elementwise, ElementwiseKind, Gemm, Op, OpCall, Rnn, RnnKind, Rowwise, RowwiseKind, row,
 };
 use preflop_core::{Dtype, Pass};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -119,6 +120,31 @@ pub const GPUS: [&str; 13] = [
     "titan-xp",
     "v100-sxm2-16gb",
 ];
+
+/// Which of them speaks for a library and a generation, the first that is not left out; a library alone speaks for generations without
+/// measurements.
+const REFERENCES: [(&str, &[&str]); 13] = [
+    ("own", &["h200"]),
+    ("own/hopper", &["h200"]),
+    ("served", &["h100-sxm", "a100-sxm-80gb"]),
+    ("served/ampere", &["a100-sxm-80gb"]),
+    ("served/ada", &["l40s"]),
+    ("served/hopper", &["h100-sxm"]),
+    ("served/blackwell", &["b200"]),
+    ("plain", &["v100-pcie-32gb", "a100-pcie-40gb"]),
+    ("plain/pascal", &["p100-pcie", "p4"]),
+    ("plain/volta", &["v100-pcie-32gb"]),
+    ("plain/turing", &["t4"]),
+    ("plain/ampere", &["a100-pcie-40gb"]),
+    ("plain/cdna1", &["mi100"]),
+];
+
+/// The GPUs that measurements lie on, by library and generation, without one of [`GPUS`].
+pub fn references(without: Option<usize>) -> BTreeMap<String, String> {
+    let left_out = without.map(|g| GPUS[g]);
+    let first = |names: &[&str]| names.iter().find(|n| Some(**n) != left_out).map(ToString::to_string);
+    REFERENCES.iter().filter_map(|(key, names)| Some((key.to_string(), first(names)?))).collect()
+}
 
 /// The GPUs with all their figures.
 pub fn gpus() -> Result<Vec<Gpu>> {

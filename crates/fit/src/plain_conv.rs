@@ -108,7 +108,7 @@ pub fn left_out(rows: &[Row], gpus: &[Gpu], settings: Settings) -> Result<Vec<Le
             let forest = fit(&samples(&others, gpus, &forms), FEATURES, &settings, |_| true);
             let file = ConstantsFile { forms, ..ConstantsFile::default() };
             let forests = BTreeMap::from([(NAME.to_string(), forest)]);
-            Ok((g, (unseen::model(&file, &forests)?, unseen::stranger(GPUS[g])?)))
+            Ok((g, (unseen::model(file, &forests, g)?, unseen::stranger(GPUS[g])?)))
         })
         .collect::<Result<_>>()?;
     Ok(rows

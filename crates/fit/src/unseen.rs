@@ -4,13 +4,14 @@
 //! left out too. The model then takes the path it takes for any GPU: its generation if another GPU of it was
 //! measured, else its kin, else all together. What stays are the figures typical of generations (`resolve.rs`).
 
-use crate::data::{GPUS, Measured};
+use crate::data::{GPUS, Measured, references};
 use crate::gbdt::Settings;
 use crate::gemm;
 use crate::rows;
 use crate::samples::fit;
 use anyhow::{Context, Result};
 use preflop_core::Dtype;
+use preflop_core::gpu::Architecture;
 use preflop_core::gpu::{Gpu, catalog, parse};
 use preflop_core::kernels::gemm as gemm_form;
 use preflop_core::ops::{Op, OpCall};
@@ -52,10 +53,18 @@ pub fn stranger(name: &str) -> Result<Gpu> {
     Ok(Gpu { name: String::new(), ..parse(&kept, file)? })
 }
 
-/// A model of these constants and forests alone.
-pub fn model(constants: &ConstantsFile, forests: &BTreeMap<String, Forest>) -> Result<TimeModel> {
+/// The GPU of the project's own measurements: the first.
+const OWN: &str = GPUS[0];
+
+/// A model of these constants and forests alone, to which no measurement of one GPU speaks.
+pub fn model(
+    constants: ConstantsFile,
+    forests: &BTreeMap<String, Forest>,
+    without: usize,
+) -> Result<TimeModel> {
+    let constants = ConstantsFile { references: references(Some(without)), ..constants };
     let bytes = write_forests(forests, &Choosers::default());
-    Ok(TimeModel::new(Fitted::read(&serde_json::to_string(constants)?, &bytes)?))
+    Ok(TimeModel::new(Fitted::read(&serde_json::to_string(&constants)?, &bytes)?))
 }
 
 /// Constants and forests of products, fitted without one GPU.
@@ -68,13 +77,29 @@ fn product_fit(
 ) -> (ConstantsFile, BTreeMap<String, Forest>) {
     let others: Vec<gemm::Row> = rows.iter().filter(|r| r.gpu != without).copied().collect();
     let fitted = gemm::Fit::new(&others, gpus);
-    let constants = ConstantsFile { tiles: fitted.constants().collect(), ..ConstantsFile::default() };
+    let mut constants = ConstantsFile { tiles: fitted.constants().collect(), ..ConstantsFile::default() };
     let (own, all) = (fitted.samples(gpus, false), fitted.samples(gpus, true));
-    let forests = BTreeMap::from([
+    let mut forests = BTreeMap::from([
         (name.to_string(), fit(&own, gemm_form::FEATURES, &settings, |_| true)),
         (gemm::pooled_name(name), fit(&all, gemm_form::FEATURES, &gemm::across(settings), |_| true)),
     ]);
+    if GPUS[without] != OWN {
+        own_products(&mut constants, &mut forests);
+    }
     (constants, forests)
+}
+
+/// The project's own measurements speak for the other GPUs of their generation.
+fn own_products(constants: &mut ConstantsFile, forests: &mut BTreeMap<String, Forest>) {
+    let shipped = Fitted::embedded();
+    for dtype in [Dtype::Bf16, Dtype::Fp16] {
+        let key = TileKey { dtype, class: 2, generation: Architecture::Hopper };
+        if let Some(c) = shipped.tile_of(key) {
+            constants.tiles.insert(key.text(), c.to_array());
+        }
+    }
+    let name = gemm_form::own_forest(Dtype::Bf16, 2);
+    forests.extend(shipped.forest(name).map(|f| (name.to_string(), f.clone())));
 }
 
 /// The shipped model with fp32 products, softmax and layer norm as they are fitted without one GPU, and that GPU as a
@@ -95,6 +120,7 @@ pub fn shipped_without(
     constants.tiles.extend(new.tiles);
     let others: Vec<rows::Row> = vectors.iter().filter(|r| r.gpu != without).cloned().collect();
     constants.forms.extend(rows::constants(&others, gpus));
+    constants.references = references(Some(without));
     let shipped = Fitted::embedded();
     let mut all: BTreeMap<String, Forest> =
         shipped.forests().map(|(name, f)| (name.to_string(), f.clone())).collect();
@@ -116,7 +142,7 @@ pub fn products(name: &str, rows: &[gemm::Row], gpus: &[Gpu], settings: Settings
         .into_par_iter()
         .map(|g| {
             let (constants, forests) = product_fit(name, rows, gpus, settings, g);
-            Ok((g, (model(&constants, &forests)?, stranger(GPUS[g])?)))
+            Ok((g, (model(constants, &forests, g)?, stranger(GPUS[g])?)))
         })
         .collect::<Result<_>>()?;
     Ok(rows

@@ -1,6 +1,6 @@
 //! Trains each family, reports it, and writes the generated files.
 
-use crate::data::GPUS;
+use crate::data::{GPUS, references};
 use crate::gbdt::Settings;
 use crate::samples::{Sample, cross_validate, fit, fit_all, intervals};
 use crate::score::score;
@@ -255,6 +255,7 @@ pub fn files(
         let old: Vec<ScoreRow> = serde_json::from_str(&std::fs::read_to_string(folder.join("report.json"))?)?;
         rows.extend(old.into_iter().filter(|r| learned.iter().all(|l| l.name != r.family)));
     }
+    constants.references = references(None);
     constants.provenance.insert("made_by".into(), "cargo run --release -p preflop-fit".into());
     constants.provenance.insert("errors".into(), "report.json, by cross-validation".into());
     constants.provenance.insert(

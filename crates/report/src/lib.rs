@@ -20,7 +20,7 @@ use preflop_graph::Iteration;
 use preflop_ops::{Family, Op};
 use preflop_roofline::{By, Entry, Machine, Row, RowData, Rows, entries_of_iteration};
 use preflop_schedule::IterationPrediction;
-use preflop_time::Bound;
+use preflop_time::{Bound, Nearness, TimeModel};
 use preflop_units::Seconds;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -296,19 +296,20 @@ fn accuracy_lines(prediction: &IterationPrediction, gpu: &Gpu) -> Vec<String> {
         relative(prediction.low),
         relative(prediction.high)
     )];
-    if gpu.name != MEASURED {
+    let model = TimeModel::embedded();
+    let measured = model.evidence(gpu);
+    if measured.nearness != Nearness::Here {
         lines.push(format!(
-            "Most measurements are of an H200. {} was not measured for this project: expect more than the errors \
+            "Most measurements are of {}. {} was not measured for this project ({}): expect more than the errors \
              below; the interval is wider for it.",
-            gpu.name
+            measured.reference.title,
+            gpu.name,
+            measured.nearness.name()
         ));
     }
     lines.push("`preflop validate` compares predictions with measurements.".to_string());
     lines
 }
-
-/// The GPU whose operators were measured for this project.
-const MEASURED: &str = "h200";
 
 /// Three significant digits.
 pub(crate) fn three(x: f64) -> String {

@@ -92,6 +92,11 @@ impl TimeModel {
         self
     }
 
+    /// The project's own measurements, as near as they are to a GPU.
+    pub fn evidence<'a>(&'a self, gpu: &'a Gpu) -> Evidence<'a> {
+        self.references.nearest(Library::Own, None, gpu)
+    }
+
     /// Everything that was fitted.
     pub fn fitted(&self) -> &Fitted {
         &self.fitted

@@ -60,11 +60,12 @@ pub(super) struct Expert {
     pub pooled: &'static str,
 }
 
-pub(super) fn expert(dtype: Dtype, class: u8, gpu: &Gpu) -> Expert {
+/// `own_hopper` says whether the project's own measurements know such products on Hopper.
+pub(super) fn expert(dtype: Dtype, class: u8, own_hopper: bool, gpu: &Gpu) -> Expert {
     let generation = kernels_of(gpu);
     let forest = gemm::own_forest(dtype, class);
     let own = Expert { library: Library::Own, constants: dtype, forest, pooled: forest };
-    let hopper = generation == Architecture::Hopper;
+    let hopper = own_hopper && generation == Architecture::Hopper;
     match dtype {
         Dtype::Fp8 | Dtype::Fp4 | Dtype::Int8 if hopper => Expert { constants: Dtype::Fp8, ..own },
         Dtype::Fp8 | Dtype::Fp4 | Dtype::Int8 => Expert {
@@ -160,7 +161,9 @@ impl TimeModel {
     /// The closed form of a product on a GPU and what was learned about it. Constants and trees are those of the GPU's
     /// generation, else of its kin, else of all generations together.
     pub(super) fn judge(&self, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> Judged<'_> {
-        let expert = expert(dtype, gemm::class(g, dtype), gpu);
+        let class = gemm::class(g, dtype);
+        let own_hopper = self.fitted.tile_of(TileKey { dtype, class, generation: Architecture::Hopper });
+        let expert = expert(dtype, class, own_hopper.is_some() || dtype.size() < 2.0, gpu);
         let (constants, nearest) = self.nearest(&expert, g, dtype, gpu);
         let own = kernels_of(gpu);
         let near = if expert.library == Library::Plain { kin(own) } else { same_kernels(own) };
