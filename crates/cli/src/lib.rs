@@ -5,6 +5,7 @@
 mod commands;
 mod error;
 mod input;
+mod launches;
 mod model_file;
 mod output;
 mod price_args;

@@ -1,5 +1,6 @@
 //! What `predict` says: one structure, printed as JSON for scripts or as a page for people.
 
+use crate::launches;
 use crate::output::{self, Align, Output};
 use crate::shape;
 use comfy_table::{Cell, Color};
@@ -19,6 +20,9 @@ pub use preflop_api::predict::Question;
 pub struct Report<'a> {
     #[serde(flatten)]
     answer: Answer<'a>,
+    /// Every kernel, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub launches: Option<Vec<launches::Row<'a>>>,
     #[serde(skip)]
     gpu: &'a Gpu,
     #[serde(skip)]
@@ -40,7 +44,7 @@ impl<'a> Report<'a> {
         largest_batch: Option<u64>,
     ) -> Self {
         let answer = Answer::new(question, gpu, iteration, p, largest_batch);
-        Self { answer, gpu, steps: steps(iteration, p).0, parts: iteration.memory }
+        Self { answer, launches: None, gpu, steps: steps(iteration, p).0, parts: iteration.memory }
     }
 
     /// The page for people.

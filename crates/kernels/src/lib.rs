@@ -6,6 +6,7 @@ pub mod conv_features;
 pub mod conv_form;
 pub mod depthwise;
 pub mod gemm;
+pub mod launch;
 pub mod linear;
 pub mod plain_conv;
 pub mod rnn;

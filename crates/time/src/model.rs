@@ -6,6 +6,7 @@ mod expert;
 mod form;
 mod growth;
 mod plain;
+mod plan;
 mod stream_time;
 
 pub use expert::plain_as_measured;
@@ -248,9 +249,8 @@ impl TimeModel {
                 let tiles = (t.tiles * (t.bm + t.bn) * t.part * dtype.size()).max(once.total().0);
                 Levels { l1: tiles, l2: tiles, dram: traffic::dram(once.read.0, once.written.0, gpu) }
             },
-            // A split sum adds its reduction; fp32 and tf32 kernels often clear a counter first. Planned on the GPU of the
-            // measurements, so that a better one does not launch more.
-            launches: if at.split > 1.0 { 2.0 } else { 1.0 } + if dtype.is_half() { 0.1 } else { 0.4 },
+            // A split sum adds its reduction. Planned on the GPU of the measurements, so that a better one does not launch more.
+            launches: if at.split > 1.0 { 2.0 } else { 1.0 },
         };
         Sketch { draft, forest, x, then: Then::trusted(trust, known) }
     }
@@ -335,7 +335,7 @@ impl TimeModel {
             interval: self.interval(&class, "rnn", gpu, nearness),
             bound: if t.input > t.chain { Bound::Compute } else { Bound::Latency },
             levels: traffic::streaming(call.traffic(), gpu),
-            launches: steps * if call.pass == Pass::Fwd { 2.2 } else { 3.4 },
+            launches: (steps * if call.pass == Pass::Fwd { 2.2 } else { 3.4 }).round(),
         };
         Sketch { draft, forest, x, then: Then::trusted(Self::trust(gpu, nearness), 1.0) }
     }

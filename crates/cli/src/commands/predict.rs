@@ -1,6 +1,7 @@
 //! `preflop predict`: how long one iteration of a model takes on a GPU, and why.
 
 use crate::input;
+use crate::launches;
 use crate::output::{self, Output};
 use crate::report::{Question, Report};
 use crate::run_args::RunArgs;
@@ -9,6 +10,7 @@ use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit};
 use preflop_core::model::{Iteration, zoo};
 use preflop_core::schedule::Schedule as _;
+use preflop_core::schedule::timeline::timeline;
 use std::io::Write as _;
 
 /// Predict one iteration of a model: time, throughput, memory, and where the time goes
@@ -23,6 +25,10 @@ pub struct PredictArgs {
 
     #[command(flatten)]
     run: RunArgs,
+
+    /// List every kernel that would run, in order: family, tile, grid, time, bound
+    #[arg(long)]
+    launches: bool,
 
     /// Your own correction for this GPU, from `preflop fit`
     #[arg(long, value_name = "FILE")]
@@ -44,12 +50,21 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
         mode: job.options.mode.name(),
     };
     let largest = largest_batch(args, &job.iteration, &gpu)?;
-    let report = Report::new(&question, &gpu, &job.iteration, &prediction, largest);
+    let mut report = Report::new(&question, &gpu, &job.iteration, &prediction, largest);
+    if args.launches {
+        let host = model.host_model();
+        let launches = timeline(&model, &job.iteration, &prediction, &gpu, &host);
+        report.launches = Some(launches::rows(&job.iteration, &prediction, &launches));
+    }
     if output.json {
         return output::print_json(&report);
     }
     let mut out = output::stdout();
     report.write(&mut out, output)?;
+    if let Some(rows) = &report.launches {
+        writeln!(out)?;
+        launches::write(&mut out, rows, output)?;
+    }
     Ok(out.flush()?)
 }
 

@@ -170,7 +170,7 @@ fn launches(task: &Task, call: &OpCall, candidates: &Candidates) -> f64 {
     let kernels = if f.conversion > 0.0 { task.conversion().1 } else { 0.0 };
     // Weight gradients end in a reduction; fp32 kernels other than 1x1 often clear or prepare first.
     let helpers = if call.pass == Pass::Wgrad { 1.0 } else { 0.0 }
-        + if call.dtype == Dtype::Fp32 && c.r * c.s > 1 { 0.7 } else { 0.1 };
+        + if call.dtype == Dtype::Fp32 && c.r * c.s > 1 { 1.0 } else { 0.0 };
     // Gradients group by group clear their part first.
     let groups = c.groups as f64;
     let cleared = if groups > 1.0 && f.launches >= groups && call.pass != Pass::Fwd { groups } else { 0.0 };
