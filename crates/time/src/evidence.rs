@@ -88,6 +88,18 @@ impl References {
         gpu.get_or_init(|| catalog::find(name).ok()).as_ref()
     }
 
+    /// How near any measurement is to a GPU: what a whole network there rests on.
+    pub fn nearness(&self, gpu: &Gpu) -> Nearness {
+        let all = [Library::Own, Library::Served, Library::Plain];
+        let nearest = all.map(|library| self.nearest(library, None, gpu).nearness);
+        // Published sets have products or fp32 operators alone; a whole network is measured where the project's own are.
+        match nearest {
+            [Nearness::Here, ..] => Nearness::Here,
+            [own, served, plain] if own.min(served).min(plain) < Nearness::Elsewhere => Nearness::Generation,
+            _ => Nearness::Elsewhere,
+        }
+    }
+
     /// The measurements of a library that are nearest to a GPU: those of its generation, else of `near`, else the library's first.
     pub fn nearest<'a>(&'a self, library: Library, near: Option<Architecture>, gpu: &'a Gpu) -> Evidence<'a> {
         let own = kernels_of(gpu);

@@ -93,6 +93,11 @@ impl TimeModel {
         self
     }
 
+    /// How near any measurement is to a GPU.
+    pub fn nearness(&self, gpu: &Gpu) -> Nearness {
+        self.references.nearness(gpu)
+    }
+
     /// The project's own measurements, as near as they are to a GPU.
     pub fn evidence<'a>(&'a self, gpu: &'a Gpu) -> Evidence<'a> {
         self.references.nearest(Library::Own, None, gpu)
