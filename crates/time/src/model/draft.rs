@@ -7,7 +7,7 @@ use preflop_kernels::Machine;
 use preflop_kernels::conv::{ConvFamily, Task};
 use preflop_kernels::traffic::Levels;
 use preflop_learned::choice::Guess;
-use preflop_learned::trees::{Features, Forest};
+use preflop_learned::trees::{Features, Forest, Scratch};
 use preflop_ops::{Gemm, Op, OpCall};
 use preflop_units::dtype::Dtype;
 
@@ -105,7 +105,7 @@ impl Choice {
 }
 
 /// What the trees say to each sketch: those who ask the same forest ask it together.
-fn learned(sketches: &[Option<&Sketch>]) -> Vec<f64> {
+fn learned(sketches: &[Option<&Sketch>], scratch: &mut Scratch) -> Vec<f64> {
     let asked = |i: &usize| sketches[*i].and_then(|s| s.forest);
     let place = |i: &usize| asked(i).map_or(0, |f| std::ptr::from_ref(f).addr());
     let mut order: Vec<usize> = (0..sketches.len()).collect();
@@ -114,7 +114,7 @@ fn learned(sketches: &[Option<&Sketch>]) -> Vec<f64> {
     for group in order.chunk_by(|a, b| place(a) == place(b)) {
         let Some(forest) = group.first().and_then(asked) else { continue };
         let rows: Vec<&Features> = group.iter().filter_map(|i| Some(&sketches[*i]?.x)).collect();
-        for (i, answer) in group.iter().zip(forest.predict_many(&rows)) {
+        for (i, answer) in group.iter().zip(forest.predict_many(&rows, scratch)) {
             out[*i] = f64::from(answer);
         }
     }
@@ -137,7 +137,8 @@ impl TimeModel {
             .iter()
             .map(|c| Some(self.gemm(&c.as_ref()?.product()?, c.as_ref()?.task.dtype, gpu)))
             .collect();
-        let answers = learned(&products.iter().map(Option::as_ref).collect::<Vec<_>>());
+        let mut scratch = Scratch::default();
+        let answers = learned(&products.iter().map(Option::as_ref).collect::<Vec<_>>(), &mut scratch);
         let products = products.into_iter().zip(answers).map(|(s, a)| Some(s?.finished(a, gpu).seconds()));
         let sketches: Vec<Sketch> = calls
             .iter()
@@ -145,7 +146,7 @@ impl TimeModel {
             .zip(products)
             .map(|((call, choice), product)| self.sketch(call, choice.as_ref(), product, gpu))
             .collect();
-        let answers = learned(&sketches.iter().map(Some).collect::<Vec<_>>());
+        let answers = learned(&sketches.iter().map(Some).collect::<Vec<_>>(), &mut scratch);
         sketches.into_iter().zip(answers).map(|(s, a)| s.finished(a, gpu)).collect()
     }
 
