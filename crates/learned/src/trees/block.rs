@@ -110,11 +110,15 @@ impl Blocks {
             let thresholds = &self.thresholds[start..*end];
             let above = &mut above[start..*end];
             above.fill(0);
+            // Calls of a list differ in few features from the one before: then the place is known.
+            let (mut last, mut place) = (f32::NAN, 0);
             for (row, x) in rows.iter().enumerate() {
                 let x = x[usize::from(*feature) % MAX_FEATURES];
-                let passed = thresholds.partition_point(|t| x > *t);
-                if let Some(last) = passed.checked_sub(1).and_then(|i| above.get_mut(i)) {
-                    *last |= 1 << row;
+                if x.to_bits() != last.to_bits() {
+                    (last, place) = (x, thresholds.partition_point(|t| x > *t));
+                }
+                if let Some(highest) = place.checked_sub(1).and_then(|i| above.get_mut(i)) {
+                    *highest |= 1 << row;
                 }
             }
             // A row above a threshold is above all smaller ones.
