@@ -145,7 +145,7 @@ fn reached(nodes: &[u16; LEAVES], above: &[u64; MOST]) -> [u64; DEPTH] {
 }
 
 /// The answers of a level of `WIDTH` nodes: of each row that of the node which the levels above lead to.
-#[inline(always)]
+#[inline]
 fn level<const WIDTH: usize>(nodes: &[u16; LEAVES], above: &[u64; MOST], way: &[u64; DEPTH]) -> u64 {
     let mut words: [u64; WIDTH] =
         std::array::from_fn(|i| above[usize::from(nodes[(WIDTH + i) % LEAVES]) % MOST]);
@@ -163,7 +163,7 @@ fn level<const WIDTH: usize>(nodes: &[u16; LEAVES], above: &[u64; MOST], way: &[
 }
 
 /// Adds the leaf that each row has reached.
-#[inline(always)]
+#[inline]
 fn add_leaves(way: &[u64; DEPTH], leaves: &[i16; LEAVES], rows: usize, sums: &mut [i32; ROWS]) {
     let bytes = way.map(u64::to_le_bytes);
     for (eight, sums) in sums.as_chunks_mut::<8>().0.iter_mut().enumerate().take(rows.div_ceil(8)) {
