@@ -2,8 +2,10 @@
 
 use crate::error::ApiError;
 use crate::question::Run;
+use preflop_core::Gpu;
+use preflop_core::cost::{Reserve, fit};
 use preflop_core::model::{Iteration, LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A run, lowered.
@@ -30,9 +32,41 @@ const KEPT: usize = 64;
 #[derive(Debug, Default)]
 pub struct Memory {
     recent: Mutex<VecDeque<(Key, Arc<Job>)>>,
+    largest: Mutex<HashMap<Room, u64>>,
 }
 
+/// What the largest batch depends on: model, tokens, number formats, mode, optimizer, and the bytes of the GPU. Not the
+/// batch that was asked for.
+type Room = (String, Option<u64>, Precision, Mode, Option<OptimizerChoice>, u64);
+
+/// Largest batches kept: every GPU's of every format, mode and optimizer of ten models.
+const KEPT_LARGEST: usize = 1 << 14;
+
 impl Memory {
+    /// The largest batch of a run that fits a GPU, found now or before.
+    pub fn largest_batch(&self, job: &Job, gpu: &Gpu, reserve: &Reserve) -> Result<u64, ApiError> {
+        let options = &job.options;
+        let room = (
+            job.model.clone(),
+            job.seq,
+            options.precision,
+            options.mode,
+            options.optimizer,
+            gpu.memory.0.to_bits(),
+        );
+        if let Some(known) = self.largest.lock().unwrap_or_else(PoisonError::into_inner).get(&room) {
+            return Ok(*known);
+        }
+        let peak = |batch| fit::peak_of_zoo(&job.model, batch, job.seq, options);
+        let largest = fit::largest_batch(gpu, reserve, zoo::MAX_BATCH, peak)?;
+        let mut kept = self.largest.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= KEPT_LARGEST {
+            kept.clear();
+        }
+        kept.insert(room, largest);
+        Ok(largest)
+    }
+
     /// The run, lowered now or before.
     pub fn job(&self, run: &Run) -> Result<Arc<Job>, ApiError> {
         let key: Key = (run.model.to_lowercase(), run.batch, run.seq, run.precision, run.mode, run.optimizer);

@@ -3,10 +3,11 @@
 use crate::engine::{Engine, text};
 use crate::error::ApiError;
 use crate::question::Predict;
+use foldhash::fast::FixedState;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit};
 use preflop_core::gpu::Assumption;
-use preflop_core::model::{Iteration, Phase, Step, zoo};
+use preflop_core::model::{Iteration, Phase, Step};
 use preflop_core::ops::{Op, shape};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
@@ -191,8 +192,7 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
     let largest = if reserve.fits(fit::prudent_peak(&job.iteration), gpu) {
         None
     } else {
-        let peak = |batch| fit::peak_of_zoo(&job.model, batch, job.seq, &job.options);
-        Some(fit::largest_batch(gpu, &reserve, zoo::MAX_BATCH, peak)?)
+        Some(engine.jobs.largest_batch(&job, gpu, &reserve)?)
     };
     let mut answer = Answer::new(&question, gpu, &job.iteration, &prediction, largest);
     if asked.layers {
@@ -204,7 +204,7 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
 
 /// One line for each place and call; what runs several times in one place is counted.
 fn lines<'a>(steps: &Steps<'a>, busy: f64) -> Vec<OpLine<'a>> {
-    let mut places = HashMap::new();
+    let mut places: HashMap<_, usize, FixedState> = HashMap::default();
     let mut lines: Vec<OpLine> = Vec::new();
     for (step, p) in steps {
         let time = p.time.us() * f64::from(step.count);

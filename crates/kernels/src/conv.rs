@@ -242,8 +242,8 @@ fn kinds(family: ConvFamily) -> std::ops::Range<u8> {
 }
 
 /// Do the parts of a kind's text begin with these?
-fn of_kind(family: ConvFamily, kind: u8, parts: &[String]) -> bool {
-    let is = |at: usize, wanted: &str| parts.get(at).is_none_or(|p| p == wanted);
+fn of_kind(family: ConvFamily, kind: u8, parts: &[&str]) -> bool {
+    let is = |at: usize, wanted: &str| parts.get(at).is_none_or(|p| *p == wanted);
     let number = |at: usize, wanted: u8| parts.get(at).is_none_or(|p| p.parse() == Ok(wanted));
     let layout = |at: usize, odd: u8| is(at, if odd == 1 { "nhwc" } else { "nchw" });
     if family.streams() {
@@ -313,28 +313,23 @@ impl ConvKey {
     }
 
     /// The keys that a text stands for: the one that has this text, or all whose text begins with it and a slash.
-    pub fn under(text: &str) -> impl Iterator<Item = Self> {
+    pub fn under(text: &str) -> Vec<Self> {
+        let mut out = Vec::new();
         let mut parts = text.split('/');
         let known = parts.next() == Some("conv");
-        let place = |all: &[&str], part: &str| all.iter().position(|p| *p == part);
         let family = parts.next().and_then(|name| ConvFamily::ALL.into_iter().find(|f| f.name() == name));
-        // Without a part every place of it is meant; with one that is not known none is.
-        let mut chosen = |all: &[&str]| {
-            parts.next().map_or(Some(0..all.len()), |part| place(all, part).map(|at| at..at + 1))
-        };
-        let (passes, groups) = (chosen(&PASSES), chosen(&GROUPS));
-        let kind: Vec<String> = parts.map(str::to_string).collect();
-        let all = family.filter(|_| known).zip(passes).zip(groups);
-        all.into_iter().flat_map(move |((family, passes), groups)| {
-            let kinds: Vec<u8> = kinds(family).filter(|k| of_kind(family, *k, &kind)).collect();
-            passes.flat_map(move |pass| {
-                let kinds = kinds.clone();
-                groups.clone().flat_map(move |group| {
-                    let (pass, group) = (pass as u8, group as u8);
-                    kinds.clone().into_iter().map(move |kind| Self { family, pass, group, kind })
-                })
-            })
-        })
+        let Some(family) = family.filter(|_| known) else { return out };
+        let (pass, group) = (parts.next(), parts.next());
+        let kind: Vec<&str> = parts.collect();
+        let kinds: Vec<u8> = kinds(family).filter(|k| of_kind(family, *k, &kind)).collect();
+        // Without a part every one is meant.
+        let meant = |part: Option<&str>, name: &str| part.is_none_or(|p| p == name);
+        for (p, _) in (0..).zip(PASSES).filter(|(_, name)| meant(pass, name)) {
+            for (g, _) in (0..).zip(GROUPS).filter(|(_, name)| meant(group, name)) {
+                out.extend(kinds.iter().map(|kind| Self { family, pass: p, group: g, kind: *kind }));
+            }
+        }
+        out
     }
 
     /// The key as it stands in the file; the parts before each slash are coarser keys.

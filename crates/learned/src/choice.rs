@@ -160,6 +160,16 @@ impl Chooser {
             .collect()
     }
 
+    /// Does every node have a threshold of its feature?
+    fn is_whole(&self) -> bool {
+        let nodes = self.trees.iter().flatten().filter(|item| **item & AT_LEAF == 0);
+        nodes.map(|item| item.to_le_bytes()).all(|[_, _, number, feature]| {
+            let feature = usize::from(feature);
+            let end = self.starts.get(feature + 1).map_or(self.edges.len(), |end| usize::from(*end));
+            usize::from(self.starts[feature]) + usize::from(number) < end
+        })
+    }
+
     /// The leaves that `x` leads to. The trees take their steps in turn, so that they wait for memory together.
     fn leaves(&self, trees: &[Vec<u32>], x: &Features) -> [Leaf; SIDE_BY_SIDE] {
         let mut at = [0usize; SIDE_BY_SIDE];
@@ -211,16 +221,15 @@ impl Chooser {
             let (cluster, segments, split) = ([b[8], b[9]], b[10] > 0, b[11]);
             out.variants.push(Variant { family, engine: b[1], tile, cluster, segments, split });
         }
-        let mut counts = [0; LEAVES as usize];
-        for (count, start) in counts.iter_mut().zip(&mut out.starts) {
-            *count = take(rest, 1)?[0];
+        for start in &mut out.starts {
+            let count = take(rest, 1)?[0];
             *start = out.edges.len() as u16;
-            let edges = take(rest, 4 * usize::from(*count))?.as_chunks::<4>().0;
+            let edges = take(rest, 4 * usize::from(count))?.as_chunks::<4>().0;
             out.edges.extend(edges.iter().map(|b| f32::from_le_bytes(*b)));
         }
         for _ in 0..word(rest)? {
             let at = all.len() - rest.len();
-            let (tree, end) = index(all, at, &counts)?;
+            let (tree, end) = index(all, at)?;
             out.trees.push(tree);
             *rest = all.get(end..)?;
         }
@@ -232,43 +241,53 @@ impl Chooser {
 /// Trees that are walked side by side.
 const SIDE_BY_SIDE: usize = 8;
 
-/// The index of the tree that starts at a place of the bytes, and where it ends.
-fn index(bytes: &[u8], start: usize, counts: &[u8; LEAVES as usize]) -> Option<(Vec<u32>, usize)> {
-    let mut rest = bytes.get(start..)?;
-    let mut items: Vec<u32> = Vec::with_capacity(rest.len().min(1 << 15));
+/// The index of the tree that starts at a place of the bytes, and where it ends. A one-shot question spends a quarter of its
+/// instructions here: a node whose left child is a leaf, as every other is, takes one step with it.
+fn index(bytes: &[u8], start: usize) -> Option<(Vec<u32>, usize)> {
+    let own = bytes.get(start..)?;
+    // Two bytes hold the place of a right child.
+    let mut items: Vec<u32> = vec![0; own.len().min(usize::from(u16::MAX))];
     // Nodes whose right child has not come yet: as many as the tree is deep.
-    let mut open = [0u16; DEEPEST];
-    let mut depth = 0;
+    let mut open = [0u16; 1 << u8::BITS];
+    let mut depth = 0u8;
+    let (mut at, mut count) = (0, 0);
     loop {
-        let [kind, after @ ..] = rest else { return None };
-        if *kind < LEAVES {
-            let [number, after @ ..] = after else { return None };
-            if *number >= counts[usize::from(*kind)] {
-                return None;
+        let kind = *own.get(at)?;
+        if kind < LEAVES {
+            let [number, next] = *own.get(at + 1..)?.first_chunk()?;
+            let node = u32::from_le_bytes([0, 0, number, kind]);
+            at += 2;
+            if next < LEAVES {
+                *items.get_mut(count)? = node;
+                open[usize::from(depth)] = count as u16;
+                depth = depth.checked_add(1)?;
+                count += 1;
+            } else {
+                let [first, second] = items.get_mut(count..)?.first_chunk_mut()?;
+                count += 2;
+                *first = node | count as u32;
+                *second = AT_LEAF | (start + at) as u32;
+                at += leaf_size(next);
             }
-            *open.get_mut(depth)? = items.len() as u16;
-            depth += 1;
-            items.push(u32::from_le_bytes([0, 0, *number, *kind]));
-            rest = after;
         } else {
-            items.push(AT_LEAF | (bytes.len() - rest.len()) as u32);
-            let count = usize::from(*kind % 4);
-            rest = after.get(count + count.saturating_sub(2)..)?;
-            let Some(parent) = depth.checked_sub(1) else { break };
-            depth = parent;
-            let place = items.len();
-            *items.get_mut(usize::from(open[parent]))? |= place as u32;
-            // Two bytes hold the place of a right child.
-            if place > usize::from(u16::MAX) {
-                return None;
-            }
+            *items.get_mut(count)? = AT_LEAF | (start + at) as u32;
+            count += 1;
+            at += leaf_size(kind);
+            let Some(above) = depth.checked_sub(1) else { break };
+            depth = above;
+            items[usize::from(open[usize::from(depth)])] |= count as u32;
         }
     }
-    Some((items, bytes.len() - rest.len()))
+    items.truncate(count);
+    items.shrink_to_fit();
+    (start + at <= bytes.len()).then_some((items, start + at))
 }
 
-/// Most levels of a tree.
-const DEEPEST: usize = 256;
+/// Bytes of a leaf: its kind, its variants, and the share of the third.
+fn leaf_size(kind: u8) -> usize {
+    const SIZES: [u8; 4] = [1, 2, 3, 5];
+    usize::from(SIZES[usize::from(kind % 4)])
+}
 
 /// Variants; the thresholds of each feature; then the trees from the root down, left before right: a node is its
 /// feature and the number of its threshold, a leaf its variants and the share of the third.
@@ -396,7 +415,9 @@ impl ChooserBytes {
     pub fn all(&self) -> Option<Choosers> {
         let (depthwise, end) = self.at(OF_DEPTHWISE)?;
         let [a, b, c] = [0, 1, 2].map(|i| self.pass(i).cloned());
-        (*end == self.bytes.len()).then_some(Choosers { passes: [a?, b?, c?], depthwise: depthwise.clone() })
+        let all = Choosers { passes: [a?, b?, c?], depthwise: depthwise.clone() };
+        let whole = all.passes.iter().chain([&all.depthwise]).all(Chooser::is_whole);
+        (whole && *end == self.bytes.len()).then_some(all)
     }
 }
 
@@ -426,6 +447,13 @@ mod tests {
         let bytes = all.to_bytes();
         assert_eq!(ChooserBytes::new(bytes.clone().into()).all().unwrap(), all);
         assert!(ChooserBytes::new(bytes[..bytes.len() - 1].to_vec().into()).all().is_none());
+        // The first tree starts after three variants, the counts of 128 features, one threshold and the trees' number:
+        // its root asks for the feature's second threshold, which there is not.
+        let mut odd = bytes;
+        let root = 4 + 3 * 12 + 128 + 4 + 4;
+        assert_eq!(odd[root..root + 2], [2, 0]);
+        odd[root + 1] = 1;
+        assert!(ChooserBytes::new(odd.into()).all().is_none());
     }
 
     #[test]

@@ -7,8 +7,10 @@
 mod block;
 
 use block::Blocks;
+pub use block::Scratch;
 use std::fmt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Most features a forest may use; the feature vector has this fixed length.
 pub const MAX_FEATURES: usize = 128;
@@ -77,8 +79,21 @@ pub struct Forest {
     base: f32,
     low: f32,
     high: f32,
-    /// The same trees for many rows at once, made when they are first asked for.
+    many: Many,
+}
+
+/// The same trees for many rows at once, made when enough rows have come.
+#[derive(Default)]
+struct Many {
     blocks: OnceLock<Option<Box<Blocks>>>,
+    rows: AtomicUsize,
+}
+
+impl Clone for Many {
+    /// A copy makes its own when it needs them.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 impl PartialEq for Forest {
@@ -97,14 +112,15 @@ impl fmt::Debug for Forest {
     }
 }
 
-/// Rows from which on it pays to make [`Blocks`], and to use them once they are made.
-const WORTH_MAKING: usize = 64;
+/// Rows from which on it pays to make [`Blocks`]: they take as long as a hundred walks. And rows from which on it pays to
+/// use them once they are made.
+const WORTH_MAKING: usize = 128;
 const WORTH_USING: usize = 8;
 
 impl Forest {
     /// A forest without trees: predicts `base`, clipped. Its trees are at most six levels deep.
     pub fn new(depth: usize, base: f32, low: f32, high: f32) -> Self {
-        Self { depth: depth.min(DEPTH), trees: Vec::new(), base, low, high, blocks: OnceLock::new() }
+        Self { depth: depth.min(DEPTH), trees: Vec::new(), base, low, high, many: Many::default() }
     }
 
     /// Adds a complete tree: `2^depth - 1` nodes in level order, `2^depth` leaves.
@@ -124,7 +140,7 @@ impl Forest {
 
     fn add(&mut self, tree: Tree) {
         self.trees.push(tree);
-        self.blocks = OnceLock::new();
+        self.many = Many::default();
     }
 
     /// The mean of several forests of one depth, as one forest.
@@ -156,24 +172,23 @@ impl Forest {
     }
 
     /// [`Forest::predict`] of many rows, the same to the last bit.
-    pub fn predict_many(&self, rows: &[&Features]) -> Vec<f32> {
-        if rows.len() >= WORTH_MAKING {
-            self.prepare();
+    pub fn predict_many(&self, rows: &[&Features], scratch: &mut Scratch) -> Vec<f32> {
+        let asked = self.many.rows.load(Ordering::Relaxed);
+        if asked < WORTH_MAKING {
+            self.many.rows.store(asked + rows.len(), Ordering::Relaxed);
         }
         let mut sums = vec![0; rows.len()];
         let mut done = 0;
-        if let Some(Some(blocks)) = self.blocks.get().filter(|_| rows.len() >= WORTH_USING) {
-            done = blocks.sums(&self.trees, rows, &mut sums);
+        if rows.len() >= WORTH_USING
+            && asked + rows.len() >= WORTH_MAKING
+            && let Some(blocks) = self.many.blocks.get_or_init(|| Blocks::new(&self.trees).map(Box::new))
+        {
+            done = blocks.sums(&self.trees, rows, &mut sums, scratch);
         }
         for (sum, x) in sums.iter_mut().zip(rows).skip(done) {
             *sum = self.walked(x);
         }
         sums.into_iter().map(|sum| self.clipped(sum)).collect()
-    }
-
-    /// Makes what many rows need now, not when they come.
-    pub fn prepare(&self) {
-        self.blocks.get_or_init(|| Blocks::new(&self.trees).map(Box::new));
     }
 
     fn clipped(&self, sum: i32) -> f32 {
@@ -404,8 +419,10 @@ mod tests {
                 assert_eq!(f.clipped(sum), *y);
             }
             // Few rows before the blocks are made and after, whole blocks, and blocks with a rest.
+            let mut scratch = Scratch::default();
             for count in [1, 20, 64, 200, 131, 20, 1] {
-                assert_eq!(f.predict_many(&rows[..count]), one_by_one[..count], "{depth} deep, {count} rows");
+                let together = f.predict_many(&rows[..count], &mut scratch);
+                assert_eq!(together, one_by_one[..count], "{depth} deep, {count} rows");
             }
         }
     }

@@ -14,6 +14,7 @@
 //! Finer host models (own costs of convolutions, products, norms, attention, casts, optimizer) do not predict models that
 //! were left out any better: equal host-bound iterations differ by 15 % from run to run.
 
+use foldhash::fast::FixedState;
 use preflop_gpu::Gpu;
 use preflop_graph::{HostWork, Iteration, Phase};
 use preflop_ops::{ElementwiseKind, Family, Op, OpCall, Pass};
@@ -242,7 +243,7 @@ impl Schedule for TimeModel {
         host: &HostModel,
     ) -> IterationPrediction {
         // Equal calls are predicted once, and all together.
-        let mut places: HashMap<&OpCall, usize> = HashMap::with_capacity(iteration.steps.len());
+        let mut places: HashMap<&OpCall, usize, FixedState> = HashMap::default();
         let mut calls: Vec<&OpCall> = Vec::new();
         let place_of: Vec<usize> = iteration
             .steps

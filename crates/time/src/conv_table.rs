@@ -77,7 +77,7 @@ impl ConvForms {
             out.depthwise.push(StreamConstants::from_slice(values));
         }
         for (text, engine, values) in of_engines {
-            let key = ConvKey::under(text).find(|key| key.text() == text);
+            let key = ConvKey::under(text).into_iter().find(|key| key.text() == text);
             if let (Some(key), Some(engine), Some(c)) =
                 (key, engine_and_tile(engine), ConvConstants::from_slice(values))
             {

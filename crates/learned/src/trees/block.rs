@@ -21,6 +21,18 @@ pub(super) struct Blocks {
     nodes: Vec<[u16; LEAVES]>,
 }
 
+/// Room for the rows above each threshold, to be used again for the next forest.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    above: Vec<u64>,
+}
+
+/// A number that sorts as [`f32::total_cmp`] does.
+fn in_order(x: f32) -> u32 {
+    let bits = x.to_bits();
+    if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
+}
+
 /// The bits of a byte as bytes.
 const SPREAD: [u64; 256] = {
     let mut out = [0; 256];
@@ -39,17 +51,23 @@ const SPREAD: [u64; 256] = {
 impl Blocks {
     /// Numbers the thresholds; nothing if there are too many.
     pub fn new(trees: &[Tree]) -> Option<Self> {
-        let mut order: Vec<(u8, f32, u32)> = trees
-            .iter()
-            .enumerate()
-            .flat_map(|(t, tree)| {
-                (1..LEAVES).map(move |i| (tree.features[i], tree.thresholds[i], (t * LEAVES + i) as u32))
-            })
-            .collect();
-        order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        // One number each, which sorts by feature, then threshold: 8, 32 and 24 bits.
+        if trees.len() * LEAVES > 1 << 24 {
+            return None;
+        }
+        let mut order: Vec<u64> = Vec::with_capacity(trees.len() * LEAVES);
+        for (t, tree) in trees.iter().enumerate() {
+            for i in 1..LEAVES {
+                let place = u64::from(in_order(tree.thresholds[i])) << 24 | (t * LEAVES + i) as u64;
+                order.push(u64::from(tree.features[i]) << 56 | place);
+            }
+        }
+        order.sort_unstable();
         let mut nodes = vec![[0; LEAVES]; trees.len()];
         let (mut ends, mut thresholds): (Vec<(u8, usize)>, Vec<f32>) = (Vec::new(), Vec::new());
-        for (feature, threshold, node) in order {
+        for number in order {
+            let (feature, node) = ((number >> 56) as u8, (number & 0x00ff_ffff) as usize);
+            let threshold = trees[node / LEAVES].thresholds[node % LEAVES];
             let known = ends.last().is_some_and(|(f, _)| *f == feature);
             if !known {
                 ends.push((feature, thresholds.len()));
@@ -60,16 +78,15 @@ impl Blocks {
             if let Some((_, end)) = ends.last_mut() {
                 *end = thresholds.len();
             }
-            let node = node as usize;
             nodes[node / LEAVES][node % LEAVES] = (thresholds.len() - 1) as u16;
         }
         (thresholds.len() <= MOST).then_some(Self { ends, thresholds, nodes })
     }
 
     /// Adds up the leaves of whole blocks of rows and of a rest worth a block; the number of rows done.
-    pub fn sums(&self, trees: &[Tree], rows: &[&Features], sums: &mut [i32]) -> usize {
-        let mut above = vec![0u64; MOST];
-        let Some(above) = above.first_chunk_mut::<MOST>() else { return 0 };
+    pub fn sums(&self, trees: &[Tree], rows: &[&Features], sums: &mut [i32], scratch: &mut Scratch) -> usize {
+        scratch.above.resize(MOST, 0);
+        let Some(above) = scratch.above.first_chunk_mut::<MOST>() else { return 0 };
         let mut done = 0;
         for (rows, sums) in rows.chunks(ROWS).zip(sums.chunks_mut(ROWS)) {
             if rows.len() < super::WORTH_USING {
@@ -93,11 +110,15 @@ impl Blocks {
             let thresholds = &self.thresholds[start..*end];
             let above = &mut above[start..*end];
             above.fill(0);
+            // Calls of a list differ in few features from the one before: then the place is known.
+            let (mut last, mut place) = (f32::NAN, 0);
             for (row, x) in rows.iter().enumerate() {
                 let x = x[usize::from(*feature) % MAX_FEATURES];
-                let passed = thresholds.partition_point(|t| x > *t);
-                if let Some(last) = passed.checked_sub(1).and_then(|i| above.get_mut(i)) {
-                    *last |= 1 << row;
+                if x.to_bits() != last.to_bits() {
+                    (last, place) = (x, thresholds.partition_point(|t| x > *t));
+                }
+                if let Some(highest) = place.checked_sub(1).and_then(|i| above.get_mut(i)) {
+                    *highest |= 1 << row;
                 }
             }
             // A row above a threshold is above all smaller ones.
@@ -124,7 +145,7 @@ fn reached(nodes: &[u16; LEAVES], above: &[u64; MOST]) -> [u64; DEPTH] {
 }
 
 /// The answers of a level of `WIDTH` nodes: of each row that of the node which the levels above lead to.
-#[inline(always)]
+#[inline]
 fn level<const WIDTH: usize>(nodes: &[u16; LEAVES], above: &[u64; MOST], way: &[u64; DEPTH]) -> u64 {
     let mut words: [u64; WIDTH] =
         std::array::from_fn(|i| above[usize::from(nodes[(WIDTH + i) % LEAVES]) % MOST]);
@@ -142,7 +163,7 @@ fn level<const WIDTH: usize>(nodes: &[u16; LEAVES], above: &[u64; MOST], way: &[
 }
 
 /// Adds the leaf that each row has reached.
-#[inline(always)]
+#[inline]
 fn add_leaves(way: &[u64; DEPTH], leaves: &[i16; LEAVES], rows: usize, sums: &mut [i32; ROWS]) {
     let bytes = way.map(u64::to_le_bytes);
     for (eight, sums) in sums.as_chunks_mut::<8>().0.iter_mut().enumerate().take(rows.div_ceil(8)) {

@@ -10,7 +10,7 @@ use preflop_kernels::Machine;
 use preflop_kernels::conv::{ConvFamily, Task};
 use preflop_kernels::traffic::Levels;
 use preflop_learned::choice::Guess;
-use preflop_learned::trees::{Features, Forest};
+use preflop_learned::trees::{Features, Forest, Scratch};
 use preflop_ops::{Gemm, Op, OpCall};
 use preflop_units::dtype::Dtype;
 
@@ -118,7 +118,7 @@ impl Choice<'_> {
 }
 
 /// What the trees say to each sketch: those who ask the same forest ask it together.
-fn learned(sketches: &[Option<&Sketch>]) -> Vec<f64> {
+fn learned(sketches: &[Option<&Sketch>], scratch: &mut Scratch) -> Vec<f64> {
     let asked = |i: &usize| sketches[*i].and_then(|s| s.forest);
     let place = |i: &usize| asked(i).map_or(0, |f| std::ptr::from_ref(f).addr());
     let mut order: Vec<usize> = (0..sketches.len()).collect();
@@ -127,7 +127,7 @@ fn learned(sketches: &[Option<&Sketch>]) -> Vec<f64> {
     for group in order.chunk_by(|a, b| place(a) == place(b)) {
         let Some(forest) = group.first().and_then(asked) else { continue };
         let rows: Vec<&Features> = group.iter().filter_map(|i| Some(&sketches[*i]?.x)).collect();
-        for (i, answer) in group.iter().zip(forest.predict_many(&rows)) {
+        for (i, answer) in group.iter().zip(forest.predict_many(&rows, scratch)) {
             out[*i] = f64::from(answer);
         }
     }
@@ -149,8 +149,9 @@ impl TimeModel {
     /// The drafts of many calls.
     pub(super) fn drafts(&self, calls: &[&OpCall], gpu: &Gpu) -> Vec<Draft> {
         let choices: Vec<Option<Choice>> = calls.iter().map(|call| self.choice(call, gpu)).collect();
-        let there = self.products(&choices, |c| Some(c.reference));
-        let here = self.products(&choices, |c| (c.nearness != Nearness::Here).then_some(gpu));
+        let mut scratch = Scratch::default();
+        let there = self.products(&choices, |c| Some(c.reference), &mut scratch);
+        let here = self.products(&choices, |c| (c.nearness != Nearness::Here).then_some(gpu), &mut scratch);
         let sketches: Vec<Sketch> = calls
             .iter()
             .zip(&choices)
@@ -159,7 +160,7 @@ impl TimeModel {
                 self.sketch(call, choice.as_ref(), [here.or(there), there], gpu)
             })
             .collect();
-        let answers = learned(&sketches.iter().map(Some).collect::<Vec<_>>());
+        let answers = learned(&sketches.iter().map(Some).collect::<Vec<_>>(), &mut scratch);
         sketches.into_iter().zip(answers).map(|(s, a)| s.finished(a, gpu)).collect()
     }
 
@@ -168,6 +169,7 @@ impl TimeModel {
         &'a self,
         choices: &'a [Option<Choice<'a>>],
         on: impl Fn(&Choice<'a>) -> Option<&'a Gpu>,
+        scratch: &mut Scratch,
     ) -> Vec<Option<f64>> {
         let sketches: Vec<Option<(Sketch, &Gpu)>> = choices
             .iter()
@@ -177,7 +179,8 @@ impl TimeModel {
                 Some((self.gemm(&c.product()?, c.task.dtype, gpu), gpu))
             })
             .collect();
-        let answers = learned(&sketches.iter().map(|s| s.as_ref().map(|s| &s.0)).collect::<Vec<_>>());
+        let asked: Vec<Option<&Sketch>> = sketches.iter().map(|s| s.as_ref().map(|s| &s.0)).collect();
+        let answers = learned(&asked, scratch);
         sketches
             .into_iter()
             .zip(answers)
