@@ -5,9 +5,9 @@ use crate::error::ApiError;
 use crate::question::Predict;
 use foldhash::fast::FixedState;
 use preflop_core::Gpu;
-use preflop_core::cost::{Reserve, fit};
+use preflop_core::cost::{Reserve, fit, search};
 use preflop_core::gpu::Assumption;
-use preflop_core::model::{Iteration, Phase, Step};
+use preflop_core::model::{Iteration, Phase, Precision, Step};
 use preflop_core::ops::{Op, shape};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
@@ -54,6 +54,9 @@ pub struct Answer<'a> {
     pub flops: f64,
     pub dram_bytes: f64,
     pub bound: Bound,
+    /// The 16-bit format that autocast takes on this GPU, where the run has autocast.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub autocast: Option<&'static str>,
     pub unmodelled: Vec<Unmodelled<'a>>,
     pub ops: Vec<OpLine<'a>>,
     pub parameters: u64,
@@ -158,6 +161,7 @@ impl<'a> Answer<'a> {
             flops: p.flops.0,
             dram_bytes: p.dram.0,
             bound: p.bound,
+            autocast: (question.precision == Precision::Amp.name()).then(|| gpu.autocast().name()),
             unmodelled: unmodelled(&steps, busy),
             ops: lines(&steps, busy),
             parameters: iteration.parameters,
@@ -179,6 +183,9 @@ impl<'a> Answer<'a> {
 pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiError> {
     let gpu = engine.gpu(&asked.gpu)?;
     let job = engine.jobs.job(&asked.run)?;
+    if let Some(lacks) = search::lacks(gpu, asked.run.precision) {
+        return Err(ApiError::invalid(lacks));
+    }
     let prediction = engine.model.predict_iteration(&job.iteration, gpu);
     let question = Question {
         model: job.model.clone(),

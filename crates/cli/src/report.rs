@@ -212,6 +212,9 @@ impl<'a> Report<'a> {
     /// What a careful reader should know: memory that lacks, operators not modelled, defaults taken.
     fn remarks(&self) -> Vec<String> {
         let mut out = Vec::new();
+        if self.answer.autocast == Some("fp16") {
+            out.push(format!("amp is fp16 autocast here: {} has no bf16.", self.gpu.name));
+        }
         if !self.answer.fits {
             out.push(self.how_to_fit());
         }

@@ -16,16 +16,30 @@ use preflop_units::dtype::Dtype;
 use preflop_units::{Bytes, Seconds};
 use std::collections::HashMap;
 
-/// Does the chip have pipes for these formats?
+/// Does the chip have pipes for these formats? Autocast takes the 16-bit format that it has ([`Gpu::autocast`]).
 pub fn native(gpu: &Gpu, precision: Precision) -> bool {
-    let has = |d: Dtype| gpu.tensor.get(d).is_some() || gpu.plain.get(d).is_some();
     match precision {
         Precision::Fp32 => true,
-        Precision::Tf32 => has(Dtype::Tf32),
-        Precision::Amp | Precision::Bf16 => has(Dtype::Bf16),
-        Precision::Fp16 => has(Dtype::Fp16),
-        Precision::Fp8 => has(Dtype::Fp8),
+        Precision::Tf32 => gpu.has(Dtype::Tf32),
+        Precision::Amp => gpu.has(gpu.autocast()),
+        Precision::Bf16 => gpu.has(Dtype::Bf16),
+        Precision::Fp16 => gpu.has(Dtype::Fp16),
+        Precision::Fp8 => gpu.has(Dtype::Fp8),
     }
+}
+
+/// Why a GPU cannot run in a format, and the nearest in which it can; nothing where it can.
+pub fn lacks(gpu: &Gpu, precision: Precision) -> Option<String> {
+    if native(gpu, precision) {
+        return None;
+    }
+    let nearest: &[Precision] = match precision {
+        Precision::Fp8 => &[Precision::Bf16, Precision::Fp16],
+        Precision::Bf16 | Precision::Amp => &[Precision::Fp16],
+        _ => &[],
+    };
+    let nearest = nearest.iter().copied().find(|p| native(gpu, *p)).unwrap_or(Precision::Fp32);
+    Some(format!("`{}` has no {}; the nearest it has is {}", gpu.name, precision.name(), nearest.name()))
 }
 
 /// The batch sizes to try where none is asked for: 1 to 7, then four to each doubling up to 2048; forty in all.
@@ -140,6 +154,14 @@ impl<'a> Search<'a> {
     /// the one that needs least memory.
     pub fn best(&self, model: &TimeModel, gpu: &Gpu, reserve: &Reserve, by: RankBy) -> Found {
         let host = model.host_model();
+        let ours: Vec<OpCall>;
+        let calls: &[&OpCall] = match gpu.autocast() {
+            Dtype::Bf16 => &self.calls,
+            other => {
+                ours = self.calls.iter().map(|c| c.with_half(other)).collect();
+                &ours.iter().collect::<Vec<_>>()
+            }
+        };
         let mut least: Vec<Option<f64>> = vec![None; self.calls.len()];
         let mut known: Vec<Option<(OpPrediction, Seconds)>> = vec![None; self.calls.len()];
         let mut bounds: Vec<(f64, usize, Sums)> = Vec::new();
@@ -149,7 +171,7 @@ impl<'a> Search<'a> {
             }
             let mut sums = Sums::default();
             for (call, count) in &run.calls {
-                let t = least[*call].get_or_insert_with(|| TimeModel::least_time(self.calls[*call], gpu).0);
+                let t = least[*call].get_or_insert_with(|| TimeModel::least_time(calls[*call], gpu).0);
                 sums.gpu_wall += *t * count;
             }
             bounds.push((sums.key(run, &host, by, gpu), place, sums));
@@ -165,8 +187,8 @@ impl<'a> Search<'a> {
             let mut given_up = false;
             for (call, count) in &run.calls {
                 let (p, used) = known[*call].get_or_insert_with(|| {
-                    let p = model.predict(self.calls[*call], gpu);
-                    (p, Power::used(self.calls[*call], &p, gpu))
+                    let p = model.predict(calls[*call], gpu);
+                    (p, Power::used(calls[*call], &p, gpu))
                 });
                 sums.refine(least[*call].unwrap_or(0.0), p, *used, *count);
                 if beaten(sums.key(run, &host, by, gpu)) {

@@ -28,7 +28,7 @@ struct Open {
 pub fn train(
     rows: &[Features],
     labels: &[u8],
-    variants: Vec<Variant>,
+    variants: &[Variant],
     features: usize,
     size: Size,
     seed: u64,
@@ -38,7 +38,7 @@ pub fn train(
         .into_par_iter()
         .map(|t| tree(&data, labels, variants.len(), features, size.leaves, seed.wrapping_add(t << 32)))
         .collect();
-    Chooser::new(&variants, &trees)
+    Chooser::new(variants, &trees)
         .expect("a byte numbers a feature's bins, and trees have fewer leaves than LEAF")
 }
 

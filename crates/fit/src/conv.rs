@@ -191,7 +191,7 @@ fn learn(tasks: &[(Features, Variant)], size: Size) -> Chooser {
     let kept: Vec<(&Features, u8)> = tasks.iter().filter_map(|(x, v)| Some((x, *number.get(v)?))).collect();
     let x: Vec<Features> = kept.iter().map(|k| *k.0).collect();
     let y: Vec<u8> = kept.iter().map(|k| k.1).collect();
-    chooser::train(&x, &y, variants, CHOICE_FEATURES, size, SEED)
+    chooser::train(&x, &y, &variants, CHOICE_FEATURES, size, SEED)
 }
 
 /// The choosers of ordinary convolutions, from the library's answers and the kernels that ran for some of them. No

@@ -309,6 +309,16 @@ impl Gpu {
         }
     }
 
+    /// Does the chip have pipes for a format?
+    pub fn has(&self, dtype: Dtype) -> bool {
+        self.tensor.get(dtype).is_some() || self.plain.get(dtype).is_some()
+    }
+
+    /// The 16-bit format that autocast takes on this GPU: bf16 where the chip has it, else fp16.
+    pub fn autocast(&self) -> Dtype {
+        if self.has(Dtype::Bf16) { Dtype::Bf16 } else { Dtype::Fp16 }
+    }
+
     /// Do two descriptions have the same figures, whatever they are called?
     pub fn same_figures(&self, other: &Self) -> bool {
         self.sm_count == other.sm_count

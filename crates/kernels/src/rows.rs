@@ -141,7 +141,7 @@ fn least_between(mut from: f64, mut to: f64, f: impl Fn(f64) -> f64) -> f64 {
             from += third;
         }
     }
-    f((from + to) / 2.0)
+    f(f64::midpoint(from, to))
 }
 
 #[cfg(test)]

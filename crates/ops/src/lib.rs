@@ -261,6 +261,13 @@ impl OpCall {
         }
     }
 
+    /// The call with bf16 replaced by another 16-bit format, as autocast takes it on GPUs without bf16.
+    #[must_use]
+    pub fn with_half(&self, half: Dtype) -> Self {
+        let dtype = if self.dtype == Dtype::Bf16 { half } else { self.dtype };
+        Self { dtype, ..self.clone() }
+    }
+
     /// The call with every size halved, if all of them are even: a smaller call of the same kind.
     ///
     /// Filter sizes, strides and head sizes belong to the kind and stay.

@@ -19,7 +19,7 @@ use preflop_gpu::Gpu;
 use preflop_graph::{HostWork, Iteration, Phase};
 use preflop_ops::{ElementwiseKind, Family, Op, OpCall, Pass};
 use preflop_time::{Bound, Nearness, OpPrediction, TimeModel};
-use preflop_units::{Bytes, Flops, Seconds};
+use preflop_units::{Bytes, Dtype, Flops, Seconds};
 use std::collections::HashMap;
 
 /// How the host's work becomes time.
@@ -255,6 +255,11 @@ impl Schedule for TimeModel {
                 })
             })
             .collect();
+        let ours: Vec<OpCall>;
+        if gpu.autocast() != Dtype::Bf16 {
+            ours = calls.iter().map(|c| c.with_half(gpu.autocast())).collect();
+            calls = ours.iter().collect();
+        }
         let known = self.predict_many(&calls, gpu);
         let mut out = IterationPrediction {
             time: Seconds::ZERO,

@@ -7,7 +7,7 @@ use crate::report::{Question, Report};
 use crate::run_args::RunArgs;
 use clap::Args;
 use preflop_core::Gpu;
-use preflop_core::cost::{Reserve, fit};
+use preflop_core::cost::{Reserve, fit, search};
 use preflop_core::model::{Iteration, zoo};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::schedule::timeline::timeline;
@@ -39,6 +39,9 @@ pub struct PredictArgs {
 pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
     let gpu = input::gpu(&args.gpu)?;
     let job = args.run.job(&args.model, None, None)?;
+    if let Some(lacks) = search::lacks(&gpu, job.options.precision).filter(|_| job.graph.fixed.is_none()) {
+        anyhow::bail!("{lacks}");
+    }
     let model = input::time_model(args.correction.as_deref(), [&gpu])?;
     let prediction = model.predict_iteration(&job.iteration, &gpu);
     let question = Question {
