@@ -3,6 +3,7 @@
 //! [`run`] is the whole program; [`call`] is the same program as a function that returns what it would print.
 
 mod commands;
+mod destination;
 mod error;
 mod input;
 mod model_file;

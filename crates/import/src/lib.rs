@@ -11,15 +11,15 @@ mod json_stream;
 mod kineto;
 mod mend;
 mod ncu;
+mod ncu_number;
 #[cfg(feature = "nsys")]
 mod nsys;
 mod number;
 mod open;
 mod redact;
-mod scrub;
 
 pub use error::ImportError;
-pub use redact::{Redacted, redact};
+pub use redact::{Dropped, redact, redact_bytes};
 
 use open::{Content, Source};
 use preflop_core::profile::{Format, Profile};

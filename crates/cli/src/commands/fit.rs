@@ -1,5 +1,6 @@
 //! `preflop fit`: a personal correction from measured operators.
 
+use crate::destination;
 use crate::error::InputError;
 use crate::input;
 use crate::output::{self, Align, Output};
@@ -49,8 +50,7 @@ pub fn run(args: &FitArgs, output: &Output) -> anyhow::Result<()> {
         .map_err(|e| InputError::new(format!("{}: {e}", args.measured)))?;
     let mut text = serde_json::to_string_pretty(&fitted)?;
     text.push('\n');
-    std::fs::write(&args.output, text)
-        .with_context(|| format!("cannot write `{}`", args.output.display()))?;
+    destination::write_bytes(&args.output, text)?;
     let file = args.output.display().to_string();
     if output.json {
         return output::print_json(&serde_json::json!({
