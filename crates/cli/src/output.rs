@@ -1,5 +1,6 @@
 //! How answers look: tables that fit the terminal, three significant digits with a unit, colour only there.
 
+use crate::clean::Clean;
 use crate::error::InputError;
 use crate::sink::{self, Sink};
 use anyhow::Context as _;
@@ -116,8 +117,8 @@ impl Align {
 }
 
 /// Buffered standard output.
-pub fn stdout() -> BufWriter<Sink> {
-    BufWriter::with_capacity(1 << 16, Sink::current())
+pub fn stdout() -> BufWriter<Clean<Sink>> {
+    BufWriter::with_capacity(1 << 16, Clean::new(Sink::current()))
 }
 
 /// The format of a chart, by its file's ending; on standard output it is SVG.
@@ -136,7 +137,7 @@ pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
             .into());
     }
     let mut out = stdout();
-    if matches!(out.get_ref(), Sink::Stdout(terminal) if terminal.is_terminal()) {
+    if matches!(out.get_ref().get_ref(), Sink::Stdout(terminal) if terminal.is_terminal()) {
         serde_json::to_writer_pretty(&mut out, value)
     } else {
         serde_json::to_writer(&mut out, value)

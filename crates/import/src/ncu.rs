@@ -2,9 +2,10 @@
 //! `--csv --page raw`, with a row of units).
 
 use crate::ImportError;
+use crate::control::Meter;
 use crate::error::short;
+use crate::json_stream::PAUSE_EVERY;
 use crate::ncu_number::{Decimals, Evidence, unit_factor};
-use crate::open::read_error;
 use preflop_core::profile::{Counters, Device, Format, GpuEvent, GpuKind, NameId, Profile};
 use std::collections::HashMap;
 use std::io::Read;
@@ -15,9 +16,8 @@ pub fn is_talk(line: &str) -> bool {
 }
 
 /// Reads either form.
-pub fn read(mut reader: impl Read, name: &str) -> Result<Profile, ImportError> {
-    let mut bytes = Vec::new();
-    reader.read_to_end(&mut bytes).map_err(|e| read_error(e, name, 0))?;
+pub fn read(mut reader: impl Read, name: &str, meter: &mut Meter) -> Result<Profile, ImportError> {
+    let bytes = meter.read_all(&mut reader)?;
     let text = String::from_utf8_lossy(&bytes);
     let start = text.split_inclusive('\n').take_while(|l| is_talk(l)).map(str::len).sum::<usize>();
     let body = text[start..].trim_start_matches('\u{feff}');
@@ -56,6 +56,9 @@ pub fn read(mut reader: impl Read, name: &str) -> Result<Profile, ImportError> {
     for (row, record) in table.records().enumerate() {
         let record = record.map_err(malformed)?;
         kernels.profile.reading.events += 1;
+        if (row as u64).is_multiple_of(PAUSE_EVERY) {
+            meter.check(kernels.profile)?;
+        }
         match (metric, value) {
             (Some(m), Some(v)) => kernels.long(&record, m, v),
             // The first row of the wide form holds units, and no number of a kernel.
@@ -289,13 +292,18 @@ impl Kernels<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Control;
+
+    fn parsed(text: &str) -> Result<Profile, ImportError> {
+        read(text.as_bytes(), "t", &mut Meter::new(&Control::default(), "t"))
+    }
 
     #[test]
     fn long_form() {
         let text = "==PROF== Connected\n\"ID\",\"Kernel Name\",\"Block Size\",\"Grid Size\",\"Device\",\"CC\",\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n\
             \"0\",\"copy\",\"(256, 1, 1)\",\"(1024, 1, 1)\",\"0\",\"7.5\",\"SOL\",\"Duration\",\"ns\",\"21,058,944\"\n\
             \"0\",\"copy\",\"(256, 1, 1)\",\"(1024, 1, 1)\",\"0\",\"7.5\",\"Launch\",\"Registers Per Thread\",\"register/thread\",\"32\"\n";
-        let p = read(text.as_bytes(), "t").unwrap();
+        let p = parsed(text).unwrap();
         let e = p.gpu_events[0];
         assert_eq!((e.dur_ns, e.blocks, e.threads, e.registers), (21_058_944, 1024, 256, 32));
     }
@@ -306,7 +314,7 @@ mod tests {
             \"\",\"\",\"\",\"\",\"\",\"\",\"usecond\",\"Mbyte\",\"register/thread\"\n\
             \"0\",\"k1\",\"(128, 1, 1)\",\"(10, 1, 1)\",\"0\",\"9.0\",\"1.5\",\"2\",\"40\"\n\
             \"1\",\"k2\",\"(128, 1, 1)\",\"(10, 1, 1)\",\"0\",\"9.0\",\"2.5\",\"3\",\"40\"\n";
-        let p = read(text.as_bytes(), "t").unwrap();
+        let p = parsed(text).unwrap();
         assert_eq!(
             p.gpu_events.iter().map(|e| (e.start_ns, e.dur_ns)).collect::<Vec<_>>(),
             vec![(0, 1500), (1500, 2500)]
@@ -323,9 +331,9 @@ mod tests {
                 \"0\",\"copy\",\"Duration\",\"{unit}\",\"{value}\"\n\"0\",\"copy\",\"Mood\",\"furlong\",\"3\"\n"
             )
         };
-        let said = read(text("fortnight", "3").as_bytes(), "t").unwrap_err().to_string();
+        let said = parsed(&text("fortnight", "3")).unwrap_err().to_string();
         assert!(said.ends_with("times are in `fortnight`, which is no unit we know"), "{said}");
-        let p = read(text("usecond", "1,5").as_bytes(), "t").unwrap();
+        let p = parsed(&text("usecond", "1,5")).unwrap();
         assert_eq!(p.gpu_events[0].dur_ns, 1500);
         assert_eq!(p.reading.first_unreadable.as_deref(), Some("`Mood`: the unit `furlong` is not known"));
     }

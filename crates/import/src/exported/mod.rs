@@ -11,7 +11,7 @@ mod protobuf;
 mod pt2;
 
 pub use onnx::read_onnx;
-pub use pt2::read_pt2;
+pub use pt2::{read_pt2, read_pt2_description};
 
 use std::collections::BTreeMap;
 

@@ -28,7 +28,33 @@ pub fn read_pt2(
         what: "a torch.export archive",
         detail,
     };
-    let document = model_json(archive).map_err(&not)?;
+    from_document(&model_json(archive).map_err(not)?, path, name, bindings)
+}
+
+/// Reads the description that an archive holds.
+pub fn read_pt2_description(
+    text: impl Read,
+    path: &str,
+    name: &str,
+    bindings: &Bindings,
+) -> Result<Program, ExportedError> {
+    let what = "the description of a torch.export archive";
+    let document = bounded_json::read(text, MAX_DESCRIPTION, DROPPED)
+        .map_err(|detail| ExportedError::NotThat { file: path.to_owned(), what, detail })?;
+    from_document(&document, path, name, bindings)
+}
+
+fn from_document(
+    document: &Json,
+    path: &str,
+    name: &str,
+    bindings: &Bindings,
+) -> Result<Program, ExportedError> {
+    let not = |detail: String| ExportedError::NotThat {
+        file: path.to_owned(),
+        what: "a torch.export archive",
+        detail,
+    };
     let module = &document["graph_module"];
     if !module["graph"]["nodes"].is_array() {
         return Err(not("its model.json has no graph".to_owned()));

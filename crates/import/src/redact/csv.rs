@@ -3,8 +3,8 @@
 use super::words::Namer;
 use super::{Dropped, is_metric};
 use crate::ImportError;
+use crate::control::Meter;
 use crate::ncu_number::{Decimals, is_unit};
-use crate::open::read_error;
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
 
@@ -75,11 +75,15 @@ fn clean<'t>(namer: &mut Namer, kind: Kind, text: &'t str) -> Cow<'t, str> {
 }
 
 /// Copies what may leave.
-pub fn copy(mut reader: impl Read, name: &str, out: &mut dyn Write) -> Result<Dropped, ImportError> {
-    let mut bytes = Vec::new();
-    reader.read_to_end(&mut bytes).map_err(|e| read_error(e, name, 0))?;
+pub fn copy(
+    mut reader: impl Read,
+    name: &str,
+    out: &mut dyn Write,
+    meter: &mut Meter,
+) -> Result<Dropped, ImportError> {
+    let bytes = meter.read_all(&mut reader)?;
     // Reading it as a profile finds what is wrong with it.
-    crate::ncu::read(bytes.as_slice(), name)?;
+    crate::ncu::read(bytes.as_slice(), name, meter)?;
     let text = String::from_utf8_lossy(&bytes);
     // The tool's own talk goes: it names the program.
     let start: usize = text.split_inclusive('\n').take_while(|l| crate::ncu::is_talk(l)).map(str::len).sum();

@@ -8,6 +8,7 @@ mod sqlite;
 mod words;
 
 use crate::ImportError;
+use crate::control::{Control, Meter};
 use crate::open::{self, Content};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -39,20 +40,21 @@ impl Dropped {
 
 /// Reads a recording and writes a clean copy of the same kind, not packed.
 pub fn redact(from: &Path, out: &mut dyn Write) -> Result<Dropped, ImportError> {
-    copy(open::open(from, u64::MAX)?, out)
+    copy(open::open(from, &Control::default())?, out)
 }
 
 /// The same for a recording in memory; `name` stands for the file in messages.
 pub fn redact_bytes(bytes: &[u8], name: &str, out: &mut dyn Write) -> Result<Dropped, ImportError> {
-    copy(open::from_bytes(bytes, name)?, out)
+    copy(open::from_bytes(bytes, name, &Control::default())?, out)
 }
 
 fn copy(source: open::Source, out: &mut dyn Write) -> Result<Dropped, ImportError> {
+    let mut meter = Meter::new(&Control::default(), &source.name);
     match source.content {
         Content::Json(reader) => json::copy(reader, &source.name, out),
-        Content::Csv(reader) => csv::copy(reader, &source.name, out),
+        Content::Csv(reader) => csv::copy(reader, &source.name, out, &mut meter),
         #[cfg(feature = "nsys")]
-        Content::Sqlite(database) => sqlite::copy(database, &source.name, out),
+        Content::Sqlite(database) => sqlite::copy(database, &source.name, out, &mut meter),
         #[cfg(not(feature = "nsys"))]
         Content::Sqlite(_) => Err(ImportError::NotAProfile {
             file: source.name,

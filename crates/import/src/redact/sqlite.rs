@@ -3,6 +3,7 @@
 use super::Dropped;
 use super::words::Namer;
 use crate::ImportError;
+use crate::control::Meter;
 use crate::nsys::connect;
 use crate::open::Database;
 use rusqlite::types::{Value, ValueRef};
@@ -113,8 +114,13 @@ struct Copier<'a> {
 }
 
 /// Copies what may leave.
-pub fn copy(database: Database, name: &str, out: &mut dyn Write) -> Result<Dropped, ImportError> {
-    let source = connect(database, name)?;
+pub fn copy(
+    database: Database,
+    name: &str,
+    out: &mut dyn Write,
+    meter: &mut Meter,
+) -> Result<Dropped, ImportError> {
+    let source = connect(database, name, meter)?;
     let failed = |e: rusqlite::Error| ImportError::WriteAs { file: "the copy".into(), what: e.to_string() };
     let write = |source: io::Error| ImportError::Write { file: "the copy".into(), source };
     // The database is made in a file whose name goes as soon as it is open, so that no copy is ever left behind.

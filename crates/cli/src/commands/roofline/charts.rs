@@ -4,6 +4,7 @@ use super::page;
 use super::view::View;
 use crate::destination;
 use crate::error::InputError;
+use crate::output;
 use preflop_core::ops::Family;
 use preflop_core::roofline::{Level, Machine, Pipe, Resource, Row, Work};
 use preflop_plot::{
