@@ -9,6 +9,7 @@ mod bundle;
 mod frozen;
 mod fuzz;
 mod licences;
+mod needs;
 mod python;
 mod readme;
 mod run;

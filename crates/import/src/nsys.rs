@@ -6,6 +6,7 @@
 use crate::ImportError;
 use crate::kineto::{call_kind, copy_kind};
 use crate::control::Meter;
+use crate::error::short;
 use crate::json_stream::PAUSE_EVERY;
 use crate::open::{Database, whole_database};
 use preflop_core::profile::{Device, Format, GpuEvent, GpuKind, HostCall, HostOp, Mark, NameId, Profile};
@@ -40,7 +41,7 @@ pub fn connect(database: Database, name: &str, meter: &mut Meter) -> Result<Conn
     let mut db = opened(database, name, meter)?;
     let failed = |e: rusqlite::Error| ImportError::NotAProfile {
         file: name.to_string(),
-        what: format!("it looks like SQLite but {e}"),
+        what: format!("it looks like SQLite but {}", short(&e.to_string())),
     };
     db.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE).map_err(failed)?;
     db.pragma_update(None, "trusted_schema", false).map_err(failed)?;
@@ -53,7 +54,7 @@ pub fn connect(database: Database, name: &str, meter: &mut Meter) -> Result<Conn
 fn opened(database: Database, name: &str, meter: &mut Meter) -> Result<Connection, ImportError> {
     let failed = |e: rusqlite::Error| ImportError::NotAProfile {
         file: name.to_string(),
-        what: format!("it looks like SQLite but {e}"),
+        what: format!("it looks like SQLite but {}", short(&e.to_string())),
     };
     match database {
         Database::Path(path) => {
@@ -106,7 +107,7 @@ fn key(global: i64, correlation: i64) -> i64 {
 impl Export<'_> {
     fn failed(&self, table: &str) -> impl Fn(rusqlite::Error) -> ImportError + '_ {
         let (file, table) = (self.name.to_string(), table.to_string());
-        move |e| ImportError::Table { file: file.clone(), table: table.clone(), detail: e.to_string() }
+        move |e| ImportError::Table { file: file.clone(), table: table.clone(), detail: short(&e.to_string()) }
     }
 
     fn tables(&self) -> Result<HashSet<String>, ImportError> {
@@ -162,7 +163,7 @@ impl Export<'_> {
                     profile
                         .reading
                         .first_unreadable
-                        .get_or_insert_with(|| format!("row {number} ({table}): {e}"));
+                        .get_or_insert_with(|| format!("row {number} ({table}): {}", short(&e.to_string())));
                 }
             }
         }

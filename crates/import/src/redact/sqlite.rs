@@ -4,6 +4,7 @@ use super::Dropped;
 use super::words::Namer;
 use crate::ImportError;
 use crate::control::Meter;
+use crate::error::short;
 use crate::nsys::connect;
 use crate::open::Database;
 use rusqlite::types::{Value, ValueRef};
@@ -154,7 +155,7 @@ pub fn copy(
 impl Copier<'_> {
     fn failed(&self, table: &str) -> impl Fn(rusqlite::Error) -> ImportError + use<> {
         let (file, table) = (self.name.to_string(), table.to_string());
-        move |e| ImportError::Table { file: file.clone(), table: table.clone(), detail: e.to_string() }
+        move |e| ImportError::Table { file: file.clone(), table: table.clone(), detail: short(&e.to_string()) }
     }
 
     /// Notes which tables there are, and which of them go.
