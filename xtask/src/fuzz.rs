@@ -60,11 +60,13 @@ fn targets(root: &Path) -> anyhow::Result<BTreeSet<String>> {
 /// Builds all targets and gives the folder they are in.
 fn build(root: &Path) -> anyhow::Result<PathBuf> {
     let version = output_of(&mut cargo(root, &["version", "--verbose"]))?;
-    let host = version.lines().find_map(|l| l.strip_prefix("host: ")).context("cargo tells no host")?.to_owned();
+    let host =
+        version.lines().find_map(|l| l.strip_prefix("host: ")).context("cargo tells no host")?.to_owned();
     // With a target named, build scripts and macros are built without the counters.
     let folder = root.join("fuzz");
     step("build of the fuzz targets", || {
-        let mut build = cargo(&folder, &["build", "--release", "--bins", "--locked", "--quiet", "--target", &host]);
+        let mut build =
+            cargo(&folder, &["build", "--release", "--bins", "--locked", "--quiet", "--target", &host]);
         succeed(build.env("RUSTFLAGS", FLAGS))
     })?;
     Ok(folder.join("target").join(host).join("release"))
@@ -95,7 +97,8 @@ fn fuzzer(root: &Path, programs: &Path, target: &str) -> Command {
 
 /// Runs one target and gives the number of executions.
 fn one(root: &Path, programs: &Path, target: &str, seconds: u64) -> anyhow::Result<u64> {
-    let (corpus, artifacts) = (root.join("fuzz/corpus").join(target), root.join("fuzz/artifacts").join(target));
+    let (corpus, artifacts) =
+        (root.join("fuzz/corpus").join(target), root.join("fuzz/artifacts").join(target));
     std::fs::create_dir_all(&corpus)?;
     std::fs::create_dir_all(&artifacts)?;
     let mut command = fuzzer(root, programs, target);
@@ -119,12 +122,17 @@ fn one(root: &Path, programs: &Path, target: &str, seconds: u64) -> anyhow::Resu
         if path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("slow-unit-")) {
             let start = Instant::now();
             succeed(fuzzer(root, programs, target).arg(&path))?;
-            anyhow::ensure!(start.elapsed().as_secs() < 2 * LONGEST_S, "`{target}` hangs on {}", path.display());
+            anyhow::ensure!(
+                start.elapsed().as_secs() < 2 * LONGEST_S,
+                "`{target}` hangs on {}",
+                path.display()
+            );
             std::fs::remove_file(path)?;
         }
     }
     let runs = said.lines().find_map(|l| l.strip_prefix("stat::number_of_executed_units:"));
-    runs.and_then(|n| n.trim().parse().ok()).with_context(|| format!("`{target}` told no number of executions"))
+    runs.and_then(|n| n.trim().parse().ok())
+        .with_context(|| format!("`{target}` told no number of executions"))
 }
 
 /// Adds to the seeds the smallest inputs that reach what the seeds alone do not, within a bound.

@@ -29,7 +29,11 @@ pub fn check(root: &Path) -> anyhow::Result<()> {
             refused.push(format!("{name}: comes from {source}"));
         }
     }
-    anyhow::ensure!(refused.is_empty(), "licences or sources that deny.toml does not allow: {}", refused.join("; "));
+    anyhow::ensure!(
+        refused.is_empty(),
+        "licences or sources that deny.toml does not allow: {}",
+        refused.join("; ")
+    );
     println!("    {} packages, all permissive", packages.len());
     Ok(())
 }

@@ -63,13 +63,18 @@ impl Needs {
     /// Says what is missing, and what will be downloaded before it is.
     pub fn tell(&self, root: &Path) {
         for need in self.all.iter().filter(|n| !n.there) {
-            let without = if need.step.is_empty() { String::new() } else { format!("; without it the step `{}` is NOT RUN", need.step) };
+            let without = if need.step.is_empty() {
+                String::new()
+            } else {
+                format!("; without it the step `{}` is NOT RUN", need.step)
+            };
             println!("    missing: {} ({}){without}", need.what, need.get);
         }
         if self.allow("Python") && !python::is_installed(root) {
             println!(
                 "    PyTorch and its libraries (5.8 GB, some minutes) will be installed into {}",
-                python::cache_folder().map_or_else(|_| "the cache folder".to_string(), |f| f.display().to_string())
+                python::cache_folder()
+                    .map_or_else(|_| "the cache folder".to_string(), |f| f.display().to_string())
             );
         }
     }
@@ -81,7 +86,8 @@ impl Needs {
 
     /// Steps that cannot run here.
     pub fn left_out(&self) -> Vec<&'static str> {
-        let mut steps: Vec<&str> = self.all.iter().filter(|n| !n.there && !n.step.is_empty()).map(|n| n.step).collect();
+        let mut steps: Vec<&str> =
+            self.all.iter().filter(|n| !n.there && !n.step.is_empty()).map(|n| n.step).collect();
         steps.dedup();
         steps
     }
@@ -89,9 +95,11 @@ impl Needs {
 
 /// A Chromium: the system's, or the one that Playwright keeps in the user's cache.
 pub fn chromium() -> Option<PathBuf> {
-    let system = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].map(PathBuf::from);
+    let system =
+        ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].map(PathBuf::from);
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    let kept = std::fs::read_dir(home.join(".cache/ms-playwright")).into_iter().flatten().filter_map(Result::ok);
+    let kept =
+        std::fs::read_dir(home.join(".cache/ms-playwright")).into_iter().flatten().filter_map(Result::ok);
     let playwright = kept
         .filter(|e| e.file_name().to_string_lossy().starts_with("chromium-"))
         .flat_map(|e| ["chrome-linux64/chrome", "chrome-linux/chrome"].map(|c| e.path().join(c)));

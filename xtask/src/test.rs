@@ -2,8 +2,8 @@
 
 use crate::needs::{self, Needs};
 use crate::run::{cargo, program, step, succeed, works};
-use anyhow::Context as _;
 use crate::{bundle, licences, python, readme, spelling};
+use anyhow::Context as _;
 use std::path::Path;
 
 /// Runs all steps, or those whose name contains `only`; the first failure ends it. Steps for which something is missing on
@@ -42,7 +42,8 @@ pub fn run(root: &Path, only: &str) -> anyhow::Result<()> {
         step("browser", &|| browser(root))?;
     }
     let left_out: Vec<&str> = needs.left_out().into_iter().filter(|name| name.contains(only)).collect();
-    let passed = if only.is_empty() && left_out.is_empty() { "all steps passed" } else { "these steps passed" };
+    let passed =
+        if only.is_empty() && left_out.is_empty() { "all steps passed" } else { "these steps passed" };
     let but = if left_out.is_empty() { String::new() } else { format!("; NOT RUN: {}", left_out.join(", ")) };
     println!("{passed}{but}");
     Ok(())

@@ -56,7 +56,9 @@ pub enum ImportError {
         limit_mib: u64,
     },
     /// Reading it takes more memory than the caller allows.
-    #[error("`{file}` takes more than {limit_mib} MiB of memory to read and explain; record fewer steps or cut it")]
+    #[error(
+        "`{file}` takes more than {limit_mib} MiB of memory to read and explain; record fewer steps or cut it"
+    )]
     Memory {
         /// File.
         file: String,
@@ -64,7 +66,9 @@ pub enum ImportError {
         limit_mib: u64,
     },
     /// Others are being read, and together they take too much.
-    #[error("`{file}` and the others being read take more than {limit_mib} MiB of memory together; send it again later")]
+    #[error(
+        "`{file}` and the others being read take more than {limit_mib} MiB of memory together; send it again later"
+    )]
     Busy {
         /// File.
         file: String,

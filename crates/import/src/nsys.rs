@@ -4,10 +4,10 @@
 //! `aten::mm, seq = 3, sizes = [[4, 5], [5, 6]]`.
 
 use crate::ImportError;
-use crate::kineto::{call_kind, copy_kind};
 use crate::control::Meter;
 use crate::error::short;
 use crate::json_stream::PAUSE_EVERY;
+use crate::kineto::{call_kind, copy_kind};
 use crate::open::{Database, whole_database};
 use preflop_core::profile::{Device, Format, GpuEvent, GpuKind, HostCall, HostOp, Mark, NameId, Profile};
 use rusqlite::limits::Limit;
@@ -107,7 +107,11 @@ fn key(global: i64, correlation: i64) -> i64 {
 impl Export<'_> {
     fn failed(&self, table: &str) -> impl Fn(rusqlite::Error) -> ImportError + '_ {
         let (file, table) = (self.name.to_string(), table.to_string());
-        move |e| ImportError::Table { file: file.clone(), table: table.clone(), detail: short(&e.to_string()) }
+        move |e| ImportError::Table {
+            file: file.clone(),
+            table: table.clone(),
+            detail: short(&e.to_string()),
+        }
     }
 
     fn tables(&self) -> Result<HashSet<String>, ImportError> {

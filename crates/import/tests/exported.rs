@@ -6,7 +6,8 @@ use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
 fn seed(name: &str) -> Vec<u8> {
-    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/onnx_file").join(name)).unwrap()
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/onnx_file").join(name))
+        .unwrap()
 }
 
 fn onnx(bytes: &[u8], sizes: &Bindings) -> Result<usize, String> {
@@ -154,10 +155,9 @@ fn operators_that_cannot_be_are_refused() {
 
 #[test]
 fn a_damaged_archive_is_told() {
-    let text = std::fs::read(
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/pt2_file/small.json"),
-    )
-    .unwrap();
+    let text =
+        std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/pt2_file/small.json"))
+            .unwrap();
     let mut archive = Vec::new();
     let mut zip = rawzip::ZipArchiveWriter::new(&mut archive);
     let (mut entry, config) = zip.new_file("m/models/model.json").start().unwrap();
@@ -167,7 +167,9 @@ fn a_damaged_archive_is_told() {
     entry.finish(descriptor).unwrap();
     zip.finish().unwrap();
     let read = |bytes: &[u8]| {
-        read_pt2(Cursor::new(bytes), "t.pt2", "t", &Bindings::default()).map(|p| p.calls.len()).map_err(|e| e.to_string())
+        read_pt2(Cursor::new(bytes), "t.pt2", "t", &Bindings::default())
+            .map(|p| p.calls.len())
+            .map_err(|e| e.to_string())
     };
     assert_eq!(read(&archive), Ok(2));
     let at = archive.windows(4).position(|w| w == b"relu").unwrap();

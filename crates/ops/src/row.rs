@@ -275,7 +275,9 @@ mod tests {
         assert!(say("mm", "fwd", "fp33", "{}").contains("fp33"));
         // Keys of other tools and of other operators are told, not ignored.
         let conv = r#"{"b":1,"ci":3,"hw":8,"co":8,"k":3,"padding":1}"#;
-        assert!(say("conv2d", "fwd", "fp32", conv).contains("no `padding` in its shape; did you mean `pad`?"));
+        assert!(
+            say("conv2d", "fwd", "fp32", conv).contains("no `padding` in its shape; did you mean `pad`?")
+        );
         assert!(say("mm", "fwd", "fp32", r#"{"m":1,"n":2,"k":3,"stride":2}"#).contains("no `stride`"));
         assert!(say("relu", "fwd", "fp32", r#"{"n":1,"count":2}"#).contains("no `count`"));
         assert!(say("mm", "dgrad", "fp32", r#"{"m":1,"n":2,"k":3}"#).contains("phase"));

@@ -24,7 +24,14 @@ impl Uploads {
     fn inside(place: &Path) -> io::Result<Self> {
         clean(place);
         // Made for its owner alone, under a name that nobody can have taken before.
-        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(place)?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(PREFIX);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            builder.permissions(fs::Permissions::from_mode(0o700));
+        }
+        let folder = builder.tempdir_in(place)?;
         let lock = File::create_new(folder.path().join(LOCK))?;
         lock.lock()?;
         Ok(Self { folder, _lock: lock })

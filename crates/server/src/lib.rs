@@ -20,7 +20,9 @@ mod upload;
 
 // A panic must end one answer, not the server.
 #[cfg(panic = "abort")]
-compile_error!("the server needs `panic = \"unwind\"`: with `abort`, one failing request would end all of them");
+compile_error!(
+    "the server needs `panic = \"unwind\"`: with `abort`, one failing request would end all of them"
+);
 
 pub use config::{Config, Limits, ServeError, random_token};
 pub use connection::Server;

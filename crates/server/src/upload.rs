@@ -72,7 +72,9 @@ fn explained(app: &App, path: &Path, options: &ProfileOptions) -> Response<Body>
     // What it takes of the pool is given back when its answer is there.
     let (profile, _taken) = match preflop_import::import_within(path, &control) {
         Ok(read) => read,
-        Err(error @ (ImportError::TooLarge { .. } | ImportError::Memory { .. } | ImportError::Names { .. })) => {
+        Err(
+            error @ (ImportError::TooLarge { .. } | ImportError::Memory { .. } | ImportError::Names { .. }),
+        ) => {
             return reply::problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &error.to_string(), None);
         }
         Err(error @ ImportError::Busy { .. }) => {

@@ -115,7 +115,11 @@ fn many_events(count: usize) -> Vec<u8> {
     packed.write_all(b"{\"traceEvents\": [").unwrap();
     for i in 0..count {
         let comma = if i == 0 { "" } else { "," };
-        write!(packed, r#"{comma}{{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": {i}, "dur": 1}}"#).unwrap();
+        write!(
+            packed,
+            r#"{comma}{{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": {i}, "dur": 1}}"#
+        )
+        .unwrap();
     }
     packed.write_all(b"]}").unwrap();
     packed.finish().unwrap()
@@ -125,7 +129,8 @@ fn many_events(count: usize) -> Vec<u8> {
 fn a_recording_that_takes_too_much_memory_is_refused_with_a_reason() {
     let limits = Limits { recording_bytes: 4 << 20, ..Limits::default() };
     let server = Running::with(limits, None);
-    let reply = server.post("/api/v1/profile?name=a.json.gz", "application/octet-stream", &many_events(40_000));
+    let reply =
+        server.post("/api/v1/profile?name=a.json.gz", "application/octet-stream", &many_events(40_000));
     let message = reply.error(413);
     assert!(message.contains("more than 4 MiB of memory"), "{message}");
     // What it took is given back.

@@ -93,7 +93,10 @@ fn print(
         writeln!(out, "{skipped} rows could not be read and were left out")?;
     }
     if absurd > 0 {
-        writeln!(out, "{absurd} rows are so far from the others that they were measured wrongly; they were left out")?;
+        writeln!(
+            out,
+            "{absurd} rows are so far from the others that they were measured wrongly; they were left out"
+        )?;
     }
     writeln!(out, "wrote {file}; use it as `--gpu {} --correction {file}`", fitted.gpu)?;
     Ok(out.flush()?)

@@ -5,8 +5,8 @@ use crate::input;
 use preflop_core::Dtype;
 use preflop_core::delta::Tile;
 use preflop_core::delta::networks;
-pub use preflop_import::layer_table::Listed;
 use preflop_import::layer_table;
+pub use preflop_import::layer_table::Listed;
 use std::path::Path;
 
 /// A file of layers is a list of lines; this is half a million of them.
@@ -39,7 +39,8 @@ fn is_file(name: &str) -> bool {
 
 fn from_csv(path: &str) -> anyhow::Result<Vec<Listed>> {
     let bytes = input::read_limited(path, MAX_FILE, "list of layers")?;
-    layer_table::read(&bytes).map_err(|e| InputError::new(format!("{path}{e}")).hint(layer_table::COLUMNS).into())
+    layer_table::read(&bytes)
+        .map_err(|e| InputError::new(format!("{path}{e}")).hint(layer_table::COLUMNS).into())
 }
 
 /// `128x64` as kernels name their CTA tile.

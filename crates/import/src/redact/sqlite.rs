@@ -155,7 +155,11 @@ pub fn copy(
 impl Copier<'_> {
     fn failed(&self, table: &str) -> impl Fn(rusqlite::Error) -> ImportError + use<> {
         let (file, table) = (self.name.to_string(), table.to_string());
-        move |e| ImportError::Table { file: file.clone(), table: table.clone(), detail: short(&e.to_string()) }
+        move |e| ImportError::Table {
+            file: file.clone(),
+            table: table.clone(),
+            detail: short(&e.to_string()),
+        }
     }
 
     /// Notes which tables there are, and which of them go.

@@ -111,7 +111,21 @@ shape! {
 
 const GEMM: &[&str] = &["b", "m", "n", "k", "bias", "layout", "scale", "fast_accum"];
 const CONV: &[&str] = &[
-    "b", "ci", "co", "hw", "h", "w", "k", "r", "s", "stride", "pad", "dilation", "groups", "channels_last", "bias",
+    "b",
+    "ci",
+    "co",
+    "hw",
+    "h",
+    "w",
+    "k",
+    "r",
+    "s",
+    "stride",
+    "pad",
+    "dilation",
+    "groups",
+    "channels_last",
+    "bias",
     "out_pad",
 ];
 const ATTENTION: &[&str] =
@@ -122,9 +136,23 @@ const SPATIAL: &[&str] =
     &["b", "c", "hw", "h", "w", "k", "stride", "pad", "groups", "channels_last", "native", "out", "train"];
 const TABLE: &[&str] = &["v", "d", "n"];
 const OPTIMIZER: &[&str] = &["n", "parts"];
-const MOVEMENT: &[&str] = &["rows", "cols", "b", "s", "h", "w", "d", "c", "hw", "n", "v", "to", "channels_last"];
+const MOVEMENT: &[&str] =
+    &["rows", "cols", "b", "s", "h", "w", "d", "c", "hw", "n", "v", "to", "channels_last"];
 const VISION: &[&str] = &[
-    "b", "c", "hw", "h", "w", "scale", "mode", "rois", "size", "out", "sampling", "boxes", "n", "channels_last",
+    "b",
+    "c",
+    "hw",
+    "h",
+    "w",
+    "scale",
+    "mode",
+    "rois",
+    "size",
+    "out",
+    "sampling",
+    "boxes",
+    "n",
+    "channels_last",
 ];
 const ELEMENTWISE: &[&str] = &["n", "rows", "cols", "to"];
 
