@@ -3,7 +3,7 @@
 //!
 //! Random text is hardly ever a graph, so the input is a list of edits on graphs that are: the first byte picks the
 //! graph, each following group of six bytes sets one number. The graphs are single layers and the first nodes of networks,
-//! and of their operators some are predicted, as a thousand small questions find more than ten large ones.
+//! and of their operators one is predicted, as a thousand small questions find more than ten large ones.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -86,7 +86,7 @@ fuzz_target!(|data: &[u8]| {
     let (mode, precision) = if pick & 64 == 0 { (Mode::Train, Precision::Amp) } else { (Mode::Infer, Precision::Fp32) };
     let Ok(iteration) = lower(&graph, &LowerOptions { mode, precision, optimizer: None }) else { return };
     let turn = usize::from(*pick) + edits.len();
-    for step in iteration.steps.iter().skip(turn % 4).step_by(iteration.steps.len() / 2 + 1) {
+    if let Some(step) = iteration.steps.get(turn % iteration.steps.len().max(1)) {
         let p = MODEL.predict(&step.call, &H200);
         assert!(p.time.0.is_finite() && p.time.0 > 0.0, "{p:?}");
     }

@@ -1,4 +1,5 @@
 //! A file is there whole or as it was before, whatever happens to its writer.
+#![allow(clippy::unwrap_used)]
 
 use preflop_files::{NewFile, write};
 use std::fs;

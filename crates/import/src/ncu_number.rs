@@ -27,15 +27,16 @@ impl Evidence {
         let (commas, points) = (text.matches(',').count(), text.matches('.').count());
         let last = text.rfind([',', '.']);
         let after = last.map_or(0, |at| text.len() - at - 1);
+        let comma_last = text.rfind(',') > text.rfind('.');
+        // A sign that comes twice groups thousands; of two, the last one is for decimals; with one, three digits after it can
+        // mean both.
         match (commas, points) {
-            // A sign that comes twice groups thousands; of two, the last one is for decimals.
             (2.., 0) => self.point = true,
             (0, 2..) => self.comma = true,
-            (1.., 1..) if text.rfind(',') < text.rfind('.') => self.point = true,
-            (1.., 1..) => self.comma = true,
-            // One sign: three digits after it can mean both.
-            (0, 1) if after != 3 => self.point = true,
-            (1, 0) if after != 3 => self.comma = true,
+            (1.., 1..) | (1, 0) | (0, 1) if commas * points > 0 || after != 3 => {
+                self.comma |= comma_last;
+                self.point |= !comma_last;
+            }
             _ => {}
         }
     }
@@ -174,7 +175,9 @@ mod tests {
 
     fn read(values: &[&str]) -> Result<Vec<Option<f64>>, &'static str> {
         let mut evidence = Evidence::default();
-        values.iter().for_each(|v| evidence.look(v));
+        for v in values {
+            evidence.look(v);
+        }
         let decimals = evidence.decimals()?;
         Ok(values.iter().map(|v| decimals.number(v)).collect())
     }

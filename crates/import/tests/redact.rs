@@ -152,10 +152,10 @@ fn check(bytes: &[u8], (secret, part): &(String, String), place: &str) {
 fn places(value: &Value, at: String, out: &mut Vec<String>) {
     match value {
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(i, v)| places(v, format!("{at}/{i}"), out))
+            items.iter().enumerate().for_each(|(i, v)| places(v, format!("{at}/{i}"), out));
         }
         Value::Object(map) => {
-            map.iter().for_each(|(k, v)| places(v, format!("{at}/{}", k.replace('/', "~1")), out))
+            map.iter().for_each(|(k, v)| places(v, format!("{at}/{}", k.replace('/', "~1")), out));
         }
         _ => {}
     }
@@ -296,7 +296,7 @@ fn no_secret_leaves_an_nsight_database() {
 fn figures(profile: &Profile) -> Vec<f64> {
     let mut out =
         vec![profile.ops.len() as f64, profile.gpu_events.len() as f64, profile.counters.len() as f64];
-    out.extend(profile.devices.iter().flat_map(|d| d.sm_count.map(f64::from)));
+    out.extend(profile.devices.iter().filter_map(|d| d.sm_count.map(f64::from)));
     if let Ok(a) = Analysis::new(profile, &Choice::default()) {
         out.extend([a.measured().0, a.gpu_busy().0, a.unattributed().0]);
         out.extend(a.groups.iter().filter_map(|g| a.work(g)).map(|w| w.flops.0));

@@ -9,9 +9,9 @@ use subtle::ConstantTimeEq as _;
 /// Sessions at once; the oldest goes first.
 const MOST: usize = 64;
 /// How long a session lasts.
-const LIFETIME: Duration = Duration::from_hours(12);
+const LIFETIME: Duration = Duration::from_secs(12 * 3600);
 /// How long the code in the printed address works.
-const CODE_LIFETIME: Duration = Duration::from_mins(30);
+const CODE_LIFETIME: Duration = Duration::from_secs(30 * 60);
 
 /// The token, the code that is left, and the sessions that are open.
 #[derive(Debug)]

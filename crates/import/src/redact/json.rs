@@ -341,7 +341,6 @@ impl Copier<'_> {
         let text = raw.get();
         let word = || serde_json::from_str::<String>(text).ok();
         match shape {
-            Number => self.number(text),
             Moment => {
                 let moment = nanoseconds(text)?;
                 let base = *self.base.get_or_insert(moment);
@@ -368,7 +367,7 @@ impl Copier<'_> {
             Name if kernel => Some(quoted(&self.namer.kernel(&word()?))),
             Name => Some(quoted(&self.namer.name(&word()?))),
             NameOrNumber if text.starts_with('"') => Some(quoted(&self.namer.name(&word()?))),
-            NameOrNumber => self.number(text),
+            Number | NameOrNumber => self.number(text),
             Names => {
                 let names: Vec<Value> = serde_json::from_str(text).ok()?;
                 let clean: Vec<Value> = names
@@ -574,19 +573,18 @@ impl Handler for Copier<'_> {
     fn element(&mut self, key: &str, element: &[u8]) -> Result<(), String> {
         let mended;
         let parsed = std::str::from_utf8(element).ok().and_then(|t| serde_json::from_str::<Object>(t).ok());
-        let object = match parsed {
-            Some(object) => object,
-            None => {
-                mended = mend(element).unwrap_or_else(|| String::from_utf8_lossy(element).into_owned());
-                match serde_json::from_str(&mended) {
-                    Ok(object) => object,
-                    // Something else than an object: the importer counts it as unreadable.
-                    Err(e) if e.is_data() => {
-                        self.dropped.count("events that are no objects");
-                        return Ok(());
-                    }
-                    Err(e) => return Err(e.to_string()),
+        let object = if let Some(object) = parsed {
+            object
+        } else {
+            mended = mend(element).unwrap_or_else(|| String::from_utf8_lossy(element).into_owned());
+            match serde_json::from_str(&mended) {
+                Ok(object) => object,
+                // Something else than an object: the importer counts it as unreadable.
+                Err(e) if e.is_data() => {
+                    self.dropped.count("events that are no objects");
+                    return Ok(());
                 }
+                Err(e) => return Err(e.to_string()),
             }
         };
         let Some(clean) = (if key == "nodes" { Some(self.node(&object)) } else { self.event(&object) })
