@@ -2,31 +2,57 @@
 //! error.
 //!
 //! Random text is hardly ever a graph, so the input is a list of edits on graphs that are: the first byte picks the
-//! model, each following group of six bytes sets one number.
+//! graph, each following group of six bytes sets one number. The graphs are single layers and the first nodes of networks,
+//! and of their operators one is predicted, as a thousand small questions find more than ten large ones.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use preflop_core::model::zoo::config::HubConfig;
 use preflop_core::model::{Graph, LowerOptions, Mode, Precision, lower, zoo};
+use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
 use preflop_core::{Gpu, gpu};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::LazyLock;
 
-/// A small model of each kind.
-const MODELS: [&str; 6] = ["alexnet", "dcgan", "gnmt", "gpt2", "resnet18", "mobilenet_v2"];
+/// Networks whose first nodes are taken.
+const NETWORKS: [&str; 5] = ["alexnet", "dcgan", "gnmt", "resnet18", "mobilenet_v2"];
+/// How many of them.
+const FIRST: usize = 5;
+/// Families of which one layer is built.
+const FAMILIES: [&str; 3] = ["gpt2", "llama", "bert"];
 
 static GRAPHS: LazyLock<Vec<(Value, Vec<String>)>> = LazyLock::new(|| {
-    let build = |name: &&str| {
-        let graph = zoo::build(name, Some(2), None).expect("a zoo model");
-        let value = serde_json::to_value(graph).expect("a graph is JSON");
-        let mut places = Vec::new();
-        numbers(&value, String::new(), &mut places);
-        (value, places)
-    };
-    MODELS.iter().map(build).collect()
+    let cut = NETWORKS.iter().map(|name| {
+        let mut graph = zoo::build(name, Some(2), None).expect("a zoo model");
+        graph.nodes.truncate(FIRST);
+        graph.kept.clear();
+        // Only what these nodes use: the rest would be read again and again for nothing.
+        let last = |ids: &mut dyn Iterator<Item = u32>| ids.max().map_or(0, |id| id as usize + 1);
+        let tensors = last(&mut graph.nodes.iter().flat_map(|n| n.inputs.iter().chain(&n.outputs)).copied());
+        let parameters = last(&mut graph.nodes.iter().flat_map(|n| &n.parameters).copied());
+        graph.tensors.truncate(tensors);
+        graph.parameters.truncate(parameters);
+        graph
+    });
+    let layers = FAMILIES.iter().filter_map(|family| {
+        let config = json!({ "model_type": family, "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4,
+            "intermediate_size": 128, "vocab_size": 512, "max_position_embeddings": 64 });
+        serde_json::from_value::<HubConfig>(config).ok()?.build(family, Some(2), Some(16)).ok()
+    });
+    let graphs: Vec<_> = cut.chain(layers).map(with_places).collect();
+    assert!(graphs.len() > NETWORKS.len(), "no layer could be built");
+    graphs
 });
 static MODEL: LazyLock<TimeModel> = LazyLock::new(TimeModel::embedded);
 static H200: LazyLock<Gpu> = LazyLock::new(|| gpu::catalog::find("h200").expect("a catalogue GPU"));
+
+fn with_places(graph: Graph) -> (Value, Vec<String>) {
+    let value = serde_json::to_value(graph).expect("a graph is JSON");
+    let mut places = Vec::new();
+    numbers(&value, String::new(), &mut places);
+    (value, places)
+}
 
 /// JSON pointers of all numbers.
 fn numbers(value: &Value, at: String, out: &mut Vec<String>) {
@@ -39,8 +65,8 @@ fn numbers(value: &Value, at: String, out: &mut Vec<String>) {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some((model, edits)) = data.split_first() else { return };
-    let (graph, places) = &GRAPHS[usize::from(*model) % MODELS.len()];
+    let Some((pick, edits)) = data.split_first() else { return };
+    let (graph, places) = &GRAPHS[usize::from(*pick) % GRAPHS.len()];
     let mut graph = graph.clone();
     for edit in edits.chunks_exact(6).take(8) {
         let place = usize::from(u16::from_le_bytes([edit[0], edit[1]])) % places.len();
@@ -57,10 +83,15 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let Ok(graph) = serde_json::from_value::<Graph>(graph) else { return };
-    for (mode, precision) in [(Mode::Train, Precision::Amp), (Mode::Infer, Precision::Fp32)] {
-        let Ok(iteration) = lower(&graph, &LowerOptions { mode, precision, optimizer: None }) else { continue };
-        let p = MODEL.predict_iteration(&iteration, &H200);
+    let (mode, precision) = if pick & 64 == 0 { (Mode::Train, Precision::Amp) } else { (Mode::Infer, Precision::Fp32) };
+    let Ok(iteration) = lower(&graph, &LowerOptions { mode, precision, optimizer: None }) else { return };
+    let turn = usize::from(*pick) + edits.len();
+    if let Some(step) = iteration.steps.get(turn % iteration.steps.len().max(1)) {
+        let p = MODEL.predict(&step.call, &H200);
         assert!(p.time.0.is_finite() && p.time.0 > 0.0, "{p:?}");
-        assert!(p.low <= p.time && p.time <= p.high, "{p:?}");
+    }
+    if turn % 256 == 0 {
+        let p = MODEL.predict_iteration(&iteration, &H200);
+        assert!(p.time.0.is_finite() && p.low <= p.time && p.time <= p.high, "{p:?}");
     }
 });

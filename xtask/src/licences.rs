@@ -1,9 +1,13 @@
-//! Checks that every dependency may be used: its SPDX expression against the allow-list of `deny.toml`.
+//! Checks that every dependency may be used: its SPDX expression against the allow-list of `deny.toml`, and where it comes
+//! from. Without a network and without a tool to install; what needs the database of advisories is cargo-deny's.
 
 use crate::run::{cargo, output_of};
 use anyhow::Context as _;
 use serde_json::Value;
 use std::path::Path;
+
+/// The only place that packages come from.
+const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Checks all packages of the lock file, of every platform.
 pub fn check(root: &Path) -> anyhow::Result<()> {
@@ -20,8 +24,16 @@ pub fn check(root: &Path) -> anyhow::Result<()> {
             Some(licence) if !permits(licence, &allowed)? => refused.push(format!("{name}: {licence}")),
             Some(_) => {}
         }
+        // The workspace's own packages have no source.
+        if let Some(source) = package["source"].as_str().filter(|s| *s != CRATES_IO) {
+            refused.push(format!("{name}: comes from {source}"));
+        }
     }
-    anyhow::ensure!(refused.is_empty(), "licences that deny.toml does not allow: {}", refused.join("; "));
+    anyhow::ensure!(
+        refused.is_empty(),
+        "licences or sources that deny.toml does not allow: {}",
+        refused.join("; ")
+    );
     println!("    {} packages, all permissive", packages.len());
     Ok(())
 }

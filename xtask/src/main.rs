@@ -9,6 +9,7 @@ mod bundle;
 mod frozen;
 mod fuzz;
 mod licences;
+mod needs;
 mod python;
 mod readme;
 mod run;
@@ -27,7 +28,8 @@ const HELP: &str = "usage: cargo xtask TASK
   bench            speed of start-up, predictions and operator files
   validate-shared  checks against the shared data folder (PREFLOP_SHARED, default ../shared)
   readme           rewrites the example in README.md with what the tool prints
-  fuzz [SECONDS]   random input into every parser (default 60 seconds)";
+  fuzz [SECONDS]   random input into every reader, so long each (default 60 seconds)
+  fuzz nightly     an hour of it; inputs that reach something new are kept in fuzz/seeds, made small";
 
 /// The root of the repository: the folder above this package.
 fn root() -> anyhow::Result<PathBuf> {
@@ -47,6 +49,7 @@ fn task() -> anyhow::Result<()> {
         ["validate-shared"] => validate::run(&root),
         ["readme"] => readme::run(&root, true),
         ["fuzz"] => fuzz::run(&root, "60"),
+        ["fuzz", "nightly"] => fuzz::nightly(&root),
         ["fuzz", seconds] => fuzz::run(&root, seconds),
         _ => anyhow::bail!("{HELP}"),
     }

@@ -52,11 +52,21 @@ fn installed(root: &Path) -> anyhow::Result<PathBuf> {
     Ok(own.join("bin/python"))
 }
 
-/// The environment with PyTorch and the rest, made on first use.
-fn libraries(root: &Path) -> anyhow::Result<PathBuf> {
+/// Where PyTorch and the rest are kept, for this version of the requirements.
+fn library_folder(root: &Path) -> anyhow::Result<PathBuf> {
     let text =
         std::fs::read(root.join(REQUIREMENTS)).with_context(|| format!("cannot read {REQUIREMENTS}"))?;
-    let folder = cache_folder()?.join(format!("python-{:016x}", fnv1a(&text)));
+    Ok(cache_folder()?.join(format!("python-{:016x}", fnv1a(&text))))
+}
+
+/// Are PyTorch and the rest there?
+pub fn is_installed(root: &Path) -> bool {
+    library_folder(root).is_ok_and(|folder| folder.join("complete").is_file())
+}
+
+/// The environment with PyTorch and the rest, made on first use.
+fn libraries(root: &Path) -> anyhow::Result<PathBuf> {
+    let folder = library_folder(root)?;
     let done = folder.join("complete");
     if done.is_file() {
         return Ok(folder);
@@ -72,7 +82,7 @@ fn libraries(root: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// `$XDG_CACHE_HOME/preflop` or `~/.cache/preflop`.
-fn cache_folder() -> anyhow::Result<PathBuf> {
+pub fn cache_folder() -> anyhow::Result<PathBuf> {
     let given = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let home = || std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".cache"));
     Ok(given.or_else(home).context("neither XDG_CACHE_HOME nor HOME is set")?.join("preflop"))

@@ -1,14 +1,26 @@
 //! `cargo xtask test`: everything that must hold before a change is merged.
 
+use crate::needs::{self, Needs};
 use crate::run::{cargo, program, step, succeed, works};
 use crate::{bundle, licences, python, readme, spelling};
+use anyhow::Context as _;
 use std::path::Path;
 
-/// Runs all steps, or those whose name contains `only`; the first failure ends it.
+/// Runs all steps, or those whose name contains `only`; the first failure ends it. Steps for which something is missing on
+/// this machine are named at the start and at the end.
 pub fn run(root: &Path, only: &str) -> anyhow::Result<()> {
+    let needs = Needs::find(root);
     let step = |name: &str, work: &dyn Fn() -> anyhow::Result<()>| {
-        if name.contains(only) { step(name, work) } else { Ok(()) }
+        if !name.contains(only) {
+            return Ok(());
+        }
+        if !needs.allow(name) {
+            println!("==> {name}: NOT RUN, see the start");
+            return Ok(());
+        }
+        step(name, work)
     };
+    needs.tell(root);
     step("set-up", &|| components(root))?;
     step("format", &|| succeed(&mut cargo(root, &["fmt", "--all", "--", "--check"])))?;
     step("lints", &|| {
@@ -22,13 +34,18 @@ pub fn run(root: &Path, only: &str) -> anyhow::Result<()> {
         let mut doc = cargo(root, &["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
         succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
-    step("licences", &|| licences::check(root))?;
+    step("licences and sources", &|| licences::check(root))?;
+    step("advisories", &|| advisories(root))?;
     step("spelling", &|| spelling::check(root))?;
     step("Python", &|| python::test(root))?;
     if root.join("web/package.json").is_file() {
         step("browser", &|| browser(root))?;
     }
-    println!("{}", if only.is_empty() { "all steps passed" } else { "these steps passed" });
+    let left_out: Vec<&str> = needs.left_out().into_iter().filter(|name| name.contains(only)).collect();
+    let passed =
+        if only.is_empty() && left_out.is_empty() { "all steps passed" } else { "these steps passed" };
+    let but = if left_out.is_empty() { String::new() } else { format!("; NOT RUN: {}", left_out.join(", ")) };
+    println!("{passed}{but}");
     Ok(())
 }
 
@@ -64,8 +81,7 @@ fn tests(root: &Path) -> anyhow::Result<()> {
 /// Installs what the lock file names and runs the page's tests.
 fn browser(root: &Path) -> anyhow::Result<()> {
     let web = root.join("web");
-    // The tests drive Debian's Chromium; a fresh machine lacks it.
-    if !Path::new("/usr/bin/chromium").exists() {
+    if needs::chromium().is_none() {
         succeed(&mut program(root, "apt-get", &["update", "-qq"]))?;
         succeed(&mut program(root, "apt-get", &["install", "-y", "-qq", "chromium"]))?;
     }
@@ -75,5 +91,15 @@ fn browser(root: &Path) -> anyhow::Result<()> {
     // The program of this tree, not one that an earlier build left behind.
     succeed(&mut cargo(root, &["build", "--quiet", "--locked", "-p", "preflop"]))?;
     let built = root.join("target/debug/preflop");
-    succeed(program(&web, "npm", &["test"]).env("PREFLOP_BIN", built))
+    let chromium = needs::chromium().context("there is no Chromium")?;
+    succeed(program(&web, "npm", &["test"]).env("PREFLOP_BIN", built).env("CHROMIUM", chromium))
+}
+
+/// What is known to be wrong with dependencies, by the database that cargo-deny keeps; it needs a network to fetch it.
+fn advisories(root: &Path) -> anyhow::Result<()> {
+    if works(&mut cargo(root, &["deny", "fetch", "db"])) {
+        return succeed(&mut cargo(root, &["deny", "check", "advisories", "bans", "sources"]));
+    }
+    println!("    the database of advisories cannot be fetched here; bans and sources are checked");
+    succeed(&mut cargo(root, &["deny", "check", "bans", "sources"]))
 }

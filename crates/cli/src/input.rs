@@ -115,6 +115,9 @@ pub fn today() -> Date {
 
 /// Checks early that a file can be written there, so that a long measurement is not lost for a wrong path.
 pub fn writable(path: &Path) -> anyhow::Result<()> {
+    if path == Path::new("-") {
+        return Ok(());
+    }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let shown = path.display();
     if path.is_dir() {

@@ -2,7 +2,9 @@
 //!
 //! [`run`] is the whole program; [`call`] is the same program as a function that returns what it would print.
 
+mod clean;
 mod commands;
+mod destination;
 mod error;
 mod input;
 mod launches;

@@ -31,7 +31,7 @@ pub fn read(path: &str, sizes: &Bindings) -> anyhow::Result<Graph> {
             program.into_graph().with_context(|| path.to_owned())
         }
         "pt2" => {
-            let program = read_pt2(&input::open(path)?, path, &name_of(path), sizes)?;
+            let program = read_pt2(input::open(path)?, path, &name_of(path), sizes)?;
             program.into_graph().with_context(|| path.to_owned())
         }
         _ => json(path, sizes),

@@ -1,6 +1,8 @@
 //! How answers look: tables that fit the terminal, three significant digits with a unit, colour only there.
 
-use crate::sink::Sink;
+use crate::clean::Clean;
+use crate::error::InputError;
+use crate::sink::{self, Sink};
 use anyhow::Context as _;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table};
 use preflop_core::units::{Bytes, Flops, Seconds};
@@ -115,14 +117,27 @@ impl Align {
 }
 
 /// Buffered standard output.
-pub fn stdout() -> BufWriter<Sink> {
-    BufWriter::with_capacity(1 << 16, Sink::current())
+pub fn stdout() -> BufWriter<Clean<Sink>> {
+    BufWriter::with_capacity(1 << 16, Clean::new(Sink::current()))
+}
+
+/// The format of a chart, by its file's ending; on standard output it is SVG.
+pub fn chart_format(path: &str) -> Result<preflop_plot::Format, preflop_plot::PlotError> {
+    if crate::destination::is_stdout(path) {
+        return Ok(preflop_plot::Format::Svg);
+    }
+    preflop_plot::Format::of_path(path)
 }
 
 /// Prints a value as JSON, indented for people on a terminal and on one line for programs.
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    if sink::is_taken() {
+        return Err(InputError::new("`-o -` and `--json` both want standard output")
+            .hint("leave one of them out, or name a file after -o")
+            .into());
+    }
     let mut out = stdout();
-    if matches!(out.get_ref(), Sink::Stdout(terminal) if terminal.is_terminal()) {
+    if matches!(out.get_ref().get_ref(), Sink::Stdout(terminal) if terminal.is_terminal()) {
         serde_json::to_writer_pretty(&mut out, value)
     } else {
         serde_json::to_writer(&mut out, value)

@@ -55,6 +55,40 @@ pub enum ImportError {
         /// The limit.
         limit_mib: u64,
     },
+    /// Reading it takes more memory than the caller allows.
+    #[error(
+        "`{file}` takes more than {limit_mib} MiB of memory to read and explain; record fewer steps or cut it"
+    )]
+    Memory {
+        /// File.
+        file: String,
+        /// The limit.
+        limit_mib: u64,
+    },
+    /// Others are being read, and together they take too much.
+    #[error(
+        "`{file}` and the others being read take more than {limit_mib} MiB of memory together; send it again later"
+    )]
+    Busy {
+        /// File.
+        file: String,
+        /// The limit.
+        limit_mib: u64,
+    },
+    /// Too many different names.
+    #[error("`{file}` has more than {most} different names; record fewer steps, or with fewer annotations")]
+    Names {
+        /// File.
+        file: String,
+        /// How many there may be.
+        most: usize,
+    },
+    /// The caller wants no more.
+    #[error("reading `{file}` was stopped")]
+    Stopped {
+        /// File.
+        file: String,
+    },
     /// It breaks its format's rules.
     #[error("`{file}` is malformed at byte {offset}: {detail}")]
     Malformed {

@@ -11,6 +11,9 @@ const CHUNK: usize = 1 << 18;
 /// The longest element we hold: no recorder writes longer ones, and a broken quote must not eat the memory.
 const LONGEST_ELEMENT: usize = 64 << 20;
 
+/// Elements between two looks at the limits.
+pub const PAUSE_EVERY: u64 = 4096;
+
 /// What a reader of events does with what the splitter finds.
 pub trait Handler {
     /// Is this top-level array the list of events?
@@ -23,6 +26,10 @@ pub trait Handler {
     fn skipped(&mut self, key: &str);
     /// One element of the event array `key`, at this byte. An error is a syntax error, described.
     fn element(&mut self, key: &str, element: &[u8]) -> Result<(), String>;
+    /// A pause after some thousand elements, to look at limits.
+    fn pause(&mut self) -> Result<(), ImportError> {
+        Ok(())
+    }
     /// The end; an error says why it is no profile.
     fn finish(&mut self) -> Result<(), String>;
 }
@@ -196,6 +203,9 @@ impl<'a, R: Read> Stream<'a, R> {
             if let Err(detail) = handler.element(key, &self.buffer[start..end]) {
                 self.at = start;
                 return Err(self.malformed(&format!("event {number}: {}", short(&detail))));
+            }
+            if number.is_multiple_of(PAUSE_EVERY) {
+                handler.pause()?;
             }
             match self.peek()? {
                 Some(b',') => self.at += 1,

@@ -1,6 +1,8 @@
 //! PyTorch profiler traces (Kineto), as Chrome trace JSON, from 2021 to today, NVIDIA and AMD.
 
+use crate::ImportError;
 use crate::chakra;
+use crate::control::Meter;
 use crate::error::short;
 use crate::json_stream::Handler;
 use crate::mend::mend;
@@ -131,16 +133,20 @@ const HARMLESS: [&str; 16] = [
     "start_ts",
 ];
 
+/// Fields left out that are told by name.
+const MAX_DROPPED: usize = 100;
+
 /// Fills a profile from a trace.
 pub struct Importer<'p> {
     profile: &'p mut Profile,
+    meter: &'p mut Meter,
     thread: String,
     nodes: chakra::Nodes,
 }
 
 impl<'p> Importer<'p> {
-    pub fn new(profile: &'p mut Profile) -> Self {
-        Self { profile, thread: String::new(), nodes: chakra::Nodes::default() }
+    pub fn new(profile: &'p mut Profile, meter: &'p mut Meter) -> Self {
+        Self { profile, meter, thread: String::new(), nodes: chakra::Nodes::default() }
     }
 
     fn thread(&mut self, event: &Event) -> NameId {
@@ -355,7 +361,7 @@ impl Handler for Importer<'_> {
     }
 
     fn skipped(&mut self, key: &str) {
-        if !HARMLESS.contains(&key) {
+        if !HARMLESS.contains(&key) && self.profile.reading.dropped_fields.len() < MAX_DROPPED {
             self.profile.reading.dropped_fields.push(short(key));
         }
     }
@@ -393,6 +399,10 @@ impl Handler for Importer<'_> {
             return Ok(());
         }
         Err(error.to_string())
+    }
+
+    fn pause(&mut self) -> Result<(), ImportError> {
+        self.meter.check(self.profile)
     }
 
     fn finish(&mut self) -> Result<(), String> {

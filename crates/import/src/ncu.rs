@@ -2,22 +2,24 @@
 //! `--csv --page raw`, with a row of units).
 
 use crate::ImportError;
-use crate::open::read_error;
+use crate::control::Meter;
+use crate::error::short;
+use crate::json_stream::PAUSE_EVERY;
+use crate::ncu_number::{Decimals, Evidence, unit_factor};
 use preflop_core::profile::{Counters, Device, Format, GpuEvent, GpuKind, NameId, Profile};
 use std::collections::HashMap;
 use std::io::Read;
 
+/// A line of the tool's own talk, which stands before the header.
+pub fn is_talk(line: &str) -> bool {
+    line.starts_with("==") || line.trim().is_empty()
+}
+
 /// Reads either form.
-pub fn read(mut reader: impl Read, name: &str) -> Result<Profile, ImportError> {
-    let mut bytes = Vec::new();
-    reader.read_to_end(&mut bytes).map_err(|e| read_error(e, name, 0))?;
+pub fn read(mut reader: impl Read, name: &str, meter: &mut Meter) -> Result<Profile, ImportError> {
+    let bytes = meter.read_all(&mut reader)?;
     let text = String::from_utf8_lossy(&bytes);
-    // The tool's own talk stands before the header.
-    let start = text
-        .split_inclusive('\n')
-        .take_while(|l| l.starts_with("==") || l.trim().is_empty())
-        .map(str::len)
-        .sum::<usize>();
+    let start = text.split_inclusive('\n').take_while(|l| is_talk(l)).map(str::len).sum::<usize>();
     let body = text[start..].trim_start_matches('\u{feff}');
     let mut table = csv::ReaderBuilder::new().flexible(true).has_headers(true).from_reader(body.as_bytes());
     let malformed = |e: csv::Error| ImportError::Malformed {
@@ -35,19 +37,38 @@ pub fn read(mut reader: impl Read, name: &str) -> Result<Profile, ImportError> {
         profile.reading.mended += 1;
     }
     let column = |wanted: &str| header.iter().position(|h| h == wanted);
-    let mut kernels =
-        Kernels { header: &header, profile: &mut profile, order: Vec::new(), of_id: HashMap::new() };
     let (metric, value) = (column("Metric Name"), column("Metric Value"));
+    let is_number = |i: usize| Some(i) == value || (value.is_none() && header[i].contains("__"));
+    let decimals = decimals(body, &header, &is_number).map_err(|what| ImportError::Malformed {
+        file: name.to_string(),
+        offset: start as u64,
+        detail: what.to_string(),
+    })?;
+    let mut kernels = Kernels {
+        header: &header,
+        profile: &mut profile,
+        order: Vec::new(),
+        of_id: HashMap::new(),
+        decimals,
+        unknown_time: None,
+    };
     let mut units: Option<csv::StringRecord> = None;
     for (row, record) in table.records().enumerate() {
         let record = record.map_err(malformed)?;
         kernels.profile.reading.events += 1;
+        if (row as u64).is_multiple_of(PAUSE_EVERY) {
+            meter.check(kernels.profile)?;
+        }
         match (metric, value) {
             (Some(m), Some(v)) => kernels.long(&record, m, v),
             // The first row of the wide form holds units, and no number of a kernel.
             _ if row == 0 && record.get(0).is_none_or(|id| id.trim().is_empty()) => units = Some(record),
             _ => kernels.wide(&record, units.as_ref()),
         }
+    }
+    if let Some(unit) = kernels.unknown_time {
+        let detail = format!("times are in `{}`, which is no unit we know", short(&unit));
+        return Err(ImportError::Malformed { file: name.to_string(), offset: start as u64, detail });
     }
     kernels.finish();
     if profile.gpu_events.is_empty() && profile.counters.is_empty() {
@@ -57,6 +78,23 @@ pub fn read(mut reader: impl Read, name: &str) -> Result<Profile, ImportError> {
         });
     }
     Ok(profile)
+}
+
+/// The decimal sign of a file, by all of its numbers.
+fn decimals(
+    body: &str,
+    header: &[String],
+    is_number: &dyn Fn(usize) -> bool,
+) -> Result<Decimals, &'static str> {
+    let mut evidence = Evidence::default();
+    let mut table = csv::ReaderBuilder::new().flexible(true).has_headers(true).from_reader(body.as_bytes());
+    let columns: Vec<usize> = (0..header.len()).filter(|&i| is_number(i)).collect();
+    let mut record = csv::StringRecord::new();
+    // What cannot be read is told by whoever reads it for its contents.
+    while table.read_record(&mut record).unwrap_or(false) {
+        columns.iter().filter_map(|&i| record.get(i)).for_each(|text| evidence.look(text));
+    }
+    evidence.decimals()
 }
 
 struct Kernel {
@@ -77,33 +115,16 @@ struct Kernels<'a> {
     profile: &'a mut Profile,
     order: Vec<Kernel>,
     of_id: HashMap<String, usize>,
-}
-
-/// A number with thousands separators.
-fn number(text: &str) -> Option<f64> {
-    let clean: String = text.chars().filter(|c| *c != ',' && !c.is_whitespace()).collect();
-    clean.parse::<f64>().ok().filter(|x| x.is_finite())
-}
-
-/// The factor from a unit with an SI prefix to the plain one: `usecond` -> 1e-6 second, `Gbyte` -> 1e9 byte.
-fn unit_factor(unit: &str) -> f64 {
-    match unit.trim() {
-        "ns" | "nsecond" | "nanosecond" => 1e-9,
-        "us" | "usecond" | "microsecond" => 1e-6,
-        "ms" | "msecond" | "millisecond" => 1e-3,
-        "Kbyte" | "KB" | "Kbyte/s" | "Kbyte/block" | "Khz" | "KHz" => 1e3,
-        "Mbyte" | "MB" | "Mbyte/s" | "Mhz" | "MHz" => 1e6,
-        "Gbyte" | "GB" | "Gbyte/s" | "Ghz" | "GHz" => 1e9,
-        "Tbyte" | "TB" | "Tbyte/s" => 1e12,
-        _ => 1.0,
-    }
+    decimals: Decimals,
+    /// A unit of time that is not known.
+    unknown_time: Option<String>,
 }
 
 /// The plain unit, for metrics whose name is only a label.
 fn plain_unit(unit: &str) -> &str {
-    match unit.trim() {
-        "Kbyte/s" | "Mbyte/s" | "Gbyte/s" | "Tbyte/s" => "byte/s",
-        other => other,
+    match unit.trim().trim_start_matches(['K', 'M', 'G', 'T']) {
+        "byte/s" | "byte/second" => "byte/s",
+        _ => unit.trim(),
     }
 }
 
@@ -155,7 +176,7 @@ impl Kernels<'_> {
         self.profile.reading.kept += 1;
         let (Some(metric), Some(text)) = (record.get(metric), record.get(value)) else { return };
         // Rows of rules have no metric; some metrics are words.
-        let Some(value) = number(text).filter(|_| !metric.is_empty()) else { return };
+        let Some(value) = self.decimals.number(text).filter(|_| !metric.is_empty()) else { return };
         let unit =
             self.header.iter().position(|h| h == "Metric Unit").and_then(|i| record.get(i)).unwrap_or("");
         self.metric(at, metric, unit, value);
@@ -172,7 +193,7 @@ impl Kernels<'_> {
             if !metric.contains("__") {
                 continue;
             }
-            if let Some(value) = record.get(i).and_then(number) {
+            if let Some(value) = record.get(i).and_then(|text| self.decimals.number(text)) {
                 let unit = units.and_then(|u| u.get(i)).unwrap_or("");
                 self.metric(at, metric, unit, value);
             }
@@ -188,10 +209,21 @@ impl Kernels<'_> {
     }
 
     fn metric(&mut self, at: usize, metric: &str, unit: &str, value: f64) {
-        let value = value * unit_factor(unit);
+        let is_time = matches!(metric, "Duration" | "gpu__time_duration.sum" | "gpu__time_duration.avg");
+        // A value in a unit that we do not know is no value.
+        let Some(factor) = unit_factor(unit) else {
+            if is_time {
+                self.unknown_time = Some(unit.to_owned());
+            }
+            self.profile.reading.unreadable += 1;
+            let said = || format!("`{}`: the unit `{}` is not known", short(metric), short(unit));
+            self.profile.reading.first_unreadable.get_or_insert_with(said);
+            return;
+        };
+        let value = value * factor;
         let kernel = &mut self.order[at];
         match metric {
-            "Duration" | "gpu__time_duration.sum" | "gpu__time_duration.avg" => {
+            _ if is_time => {
                 // Without a unit row the raw page is in nanoseconds.
                 let seconds = if unit.is_empty() { value * 1e-9 } else { value };
                 kernel.dur_ns = (seconds * 1e9).clamp(0.0, 9e15).round() as i64;
@@ -260,13 +292,18 @@ impl Kernels<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Control;
+
+    fn parsed(text: &str) -> Result<Profile, ImportError> {
+        read(text.as_bytes(), "t", &mut Meter::new(&Control::default(), "t"))
+    }
 
     #[test]
     fn long_form() {
         let text = "==PROF== Connected\n\"ID\",\"Kernel Name\",\"Block Size\",\"Grid Size\",\"Device\",\"CC\",\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n\
             \"0\",\"copy\",\"(256, 1, 1)\",\"(1024, 1, 1)\",\"0\",\"7.5\",\"SOL\",\"Duration\",\"ns\",\"21,058,944\"\n\
             \"0\",\"copy\",\"(256, 1, 1)\",\"(1024, 1, 1)\",\"0\",\"7.5\",\"Launch\",\"Registers Per Thread\",\"register/thread\",\"32\"\n";
-        let p = read(text.as_bytes(), "t").unwrap();
+        let p = parsed(text).unwrap();
         let e = p.gpu_events[0];
         assert_eq!((e.dur_ns, e.blocks, e.threads, e.registers), (21_058_944, 1024, 256, 32));
     }
@@ -277,12 +314,27 @@ mod tests {
             \"\",\"\",\"\",\"\",\"\",\"\",\"usecond\",\"Mbyte\",\"register/thread\"\n\
             \"0\",\"k1\",\"(128, 1, 1)\",\"(10, 1, 1)\",\"0\",\"9.0\",\"1.5\",\"2\",\"40\"\n\
             \"1\",\"k2\",\"(128, 1, 1)\",\"(10, 1, 1)\",\"0\",\"9.0\",\"2.5\",\"3\",\"40\"\n";
-        let p = read(text.as_bytes(), "t").unwrap();
+        let p = parsed(text).unwrap();
         assert_eq!(
             p.gpu_events.iter().map(|e| (e.start_ns, e.dur_ns)).collect::<Vec<_>>(),
             vec![(0, 1500), (1500, 2500)]
         );
         let counted = preflop_core::profile::stalls::read(&p.counters[1], &p.names);
         assert_eq!(counted.dram_bytes, Some(3e6));
+    }
+
+    #[test]
+    fn a_time_in_an_unknown_unit_is_refused() {
+        let text = |unit: &str, value: &str| {
+            format!(
+                "\"ID\",\"Kernel Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n\
+                \"0\",\"copy\",\"Duration\",\"{unit}\",\"{value}\"\n\"0\",\"copy\",\"Mood\",\"furlong\",\"3\"\n"
+            )
+        };
+        let said = parsed(&text("fortnight", "3")).unwrap_err().to_string();
+        assert!(said.ends_with("times are in `fortnight`, which is no unit we know"), "{said}");
+        let p = parsed(&text("usecond", "1,5")).unwrap();
+        assert_eq!(p.gpu_events[0].dur_ns, 1500);
+        assert_eq!(p.reading.first_unreadable.as_deref(), Some("`Mood`: the unit `furlong` is not known"));
     }
 }

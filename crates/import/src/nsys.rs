@@ -4,11 +4,25 @@
 //! `aten::mm, seq = 3, sizes = [[4, 5], [5, 6]]`.
 
 use crate::ImportError;
+use crate::control::Meter;
+use crate::error::short;
+use crate::json_stream::PAUSE_EVERY;
 use crate::kineto::{call_kind, copy_kind};
-use crate::open::Database;
+use crate::open::{Database, whole_database};
 use preflop_core::profile::{Device, Format, GpuEvent, GpuKind, HostCall, HostOp, Mark, NameId, Profile};
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, Row};
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
+
+/// Bytes of the longest value: names of kernels are some kilobytes.
+const MAX_VALUE: i32 = 64 << 20;
+/// Instructions of SQLite between two looks at the flag that ends reading.
+const STEPS: i32 = 10_000;
+
+/// Memory of one record, the largest kind.
+const RECORD_BYTES: u64 = size_of::<GpuEvent>() as u64 + size_of::<&str>() as u64;
 
 type Strings = HashMap<i64, NameId>;
 
@@ -16,20 +30,40 @@ type Strings = HashMap<i64, NameId>;
 struct Export<'a> {
     db: Connection,
     name: &'a str,
+    meter: RefCell<&'a mut Meter>,
 }
 
 /// Opens a database read-only.
-pub fn connect(database: Database, name: &str) -> Result<Connection, ImportError> {
+///
+/// It may come from anywhere: nothing in it is run, no value may be larger than a name can be, and reading ends when it is
+/// told to.
+pub fn connect(database: Database, name: &str, meter: &mut Meter) -> Result<Connection, ImportError> {
+    let mut db = opened(database, name, meter)?;
     let failed = |e: rusqlite::Error| ImportError::NotAProfile {
         file: name.to_string(),
-        what: format!("it looks like SQLite but {e}"),
+        what: format!("it looks like SQLite but {}", short(&e.to_string())),
+    };
+    db.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE).map_err(failed)?;
+    db.pragma_update(None, "trusted_schema", false).map_err(failed)?;
+    db.pragma_update(None, "cell_size_check", true).map_err(failed)?;
+    let stop = meter.stop();
+    db.progress_handler(STEPS, Some(move || stop.load(Ordering::Relaxed))).map_err(failed)?;
+    Ok(db)
+}
+
+fn opened(database: Database, name: &str, meter: &mut Meter) -> Result<Connection, ImportError> {
+    let failed = |e: rusqlite::Error| ImportError::NotAProfile {
+        file: name.to_string(),
+        what: format!("it looks like SQLite but {}", short(&e.to_string())),
     };
     match database {
         Database::Path(path) => {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             Connection::open_with_flags(path, flags).map_err(failed)
         }
-        Database::Bytes(bytes) => {
+        Database::Stream(mut reader) => {
+            let bytes = meter.read_all(&mut reader)?;
+            whole_database(&bytes, bytes.len() as u64, name)?;
             let mut db = Connection::open_in_memory().map_err(failed)?;
             let length = bytes.len();
             db.deserialize_read_exact("main", bytes.as_slice(), length, true).map_err(failed)?;
@@ -39,8 +73,9 @@ pub fn connect(database: Database, name: &str) -> Result<Connection, ImportError
 }
 
 /// Reads an export.
-pub fn read(database: Database, name: &str) -> Result<Profile, ImportError> {
-    let export = Export { db: connect(database, name)?, name };
+pub fn read(database: Database, name: &str, meter: &mut Meter) -> Result<Profile, ImportError> {
+    let db = connect(database, name, meter)?;
+    let export = Export { db, name, meter: RefCell::new(meter) };
     let tables = export.tables()?;
     if !tables.iter().any(|t| t.starts_with("CUPTI_ACTIVITY_KIND_") || t == "NVTX_EVENTS") {
         return Err(ImportError::NotAProfile {
@@ -72,7 +107,11 @@ fn key(global: i64, correlation: i64) -> i64 {
 impl Export<'_> {
     fn failed(&self, table: &str) -> impl Fn(rusqlite::Error) -> ImportError + '_ {
         let (file, table) = (self.name.to_string(), table.to_string());
-        move |e| ImportError::Table { file: file.clone(), table: table.clone(), detail: e.to_string() }
+        move |e| ImportError::Table {
+            file: file.clone(),
+            table: table.clone(),
+            detail: short(&e.to_string()),
+        }
     }
 
     fn tables(&self) -> Result<HashSet<String>, ImportError> {
@@ -111,8 +150,14 @@ impl Export<'_> {
         let mut query =
             self.db.prepare(&format!("SELECT {} FROM {table}", list.join(", "))).map_err(&failed)?;
         let mut rows = query.query([]).map_err(&failed)?;
+        let mut number = 0_u64;
         while let Some(row) = rows.next().map_err(&failed)? {
             profile.reading.events += 1;
+            number += 1;
+            if number.is_multiple_of(PAUSE_EVERY) {
+                // The records of a table join the profile when all of them are there.
+                self.meter.borrow_mut().check_with(profile, number * RECORD_BYTES)?;
+            }
             match take(row) {
                 Ok(true) => profile.reading.kept += 1,
                 Ok(false) => {}
@@ -122,7 +167,7 @@ impl Export<'_> {
                     profile
                         .reading
                         .first_unreadable
-                        .get_or_insert_with(|| format!("row {number} ({table}): {e}"));
+                        .get_or_insert_with(|| format!("row {number} ({table}): {}", short(&e.to_string())));
                 }
             }
         }

@@ -1,10 +1,12 @@
 //! Opens a recording: unpacks .gz and .zst by their first bytes, tells JSON, CSV and SQLite apart.
 
 use crate::ImportError;
+use crate::control::{Control, Stoppable};
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Bytes looked at to tell the kind.
 const HEAD: usize = 4096;
@@ -31,8 +33,8 @@ pub enum Content {
 pub enum Database {
     /// On disk.
     Path(PathBuf),
-    /// In memory.
-    Bytes(Vec<u8>),
+    /// To be unpacked into memory.
+    Stream(Box<dyn Read>),
 }
 
 /// How the bytes are packed.
@@ -76,7 +78,7 @@ impl<R: Read> Read for Limited<R> {
 }
 
 /// Opens a file that may unpack to at most `limit` bytes.
-pub fn open(path: &Path, limit: u64) -> Result<Source, ImportError> {
+pub fn open(path: &Path, control: &Control) -> Result<Source, ImportError> {
     let name = file_name(path);
     let shown = path.display().to_string();
     let open_error = |source| ImportError::Open { file: shown.clone(), source };
@@ -86,14 +88,35 @@ pub fn open(path: &Path, limit: u64) -> Result<Source, ImportError> {
     let mut file = File::open(path).map_err(open_error)?;
     let head = read_head(&mut file, &name)?;
     if packing(&head) == Packing::Plain && is_sqlite(&head) {
+        let length = file.metadata().map_err(|e| read_error(e, &name, 0))?.len();
+        whole_database(&head, length, &name)?;
         return Ok(Source { name, content: Content::Sqlite(Database::Path(path.to_path_buf())) });
     }
-    unpacked(Box::new(Cursor::new(head).chain(file)), name, limit)
+    unpacked(Box::new(Cursor::new(head).chain(file)), name, control)
 }
 
 /// Opens bytes in memory.
-pub fn from_bytes(bytes: &[u8], name: &str) -> Result<Source, ImportError> {
-    unpacked(Box::new(Cursor::new(bytes.to_vec())), name.to_string(), u64::MAX)
+pub fn from_bytes(bytes: &[u8], name: &str, control: &Control) -> Result<Source, ImportError> {
+    unpacked(Box::new(Cursor::new(bytes.to_vec())), name.to_string(), control)
+}
+
+/// A database tells in its head how many pages it has: one that was cut has fewer, and SQLite would read it without a word
+/// until it meets the first missing one.
+pub fn whole_database(head: &[u8], length: u64, name: &str) -> Result<(), ImportError> {
+    let number = |at: usize| head.get(at..at + 4).map_or(0, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]));
+    let page = match head.get(16..18) {
+        // 65536 does not fit into two bytes.
+        Some([0, 1]) => 65536,
+        Some(&[a, b]) => u64::from(u16::from_be_bytes([a, b])),
+        _ => 0,
+    };
+    // The count is valid where the change counter beside it is the one of the last writer.
+    let pages = if number(24) == number(92) { u64::from(number(28)) } else { 0 };
+    if page < 512 || length < page || length < pages * page {
+        let what = format!("it has {length} bytes of the {} that its head tells", pages * page);
+        return Err(ImportError::Truncated { file: name.to_string(), what });
+    }
+    Ok(())
 }
 
 fn is_sqlite(head: &[u8]) -> bool {
@@ -114,6 +137,7 @@ pub fn read_error(source: io::Error, name: &str, offset: u64) -> ImportError {
         io::ErrorKind::UnexpectedEof => {
             ImportError::Truncated { file, what: format!("the packed data ends after {offset} bytes") }
         }
+        io::ErrorKind::ConnectionAborted => ImportError::Stopped { file },
         io::ErrorKind::FileTooLarge => {
             ImportError::TooLarge { file, limit_mib: source.to_string().parse().unwrap_or_default() }
         }
@@ -124,7 +148,8 @@ pub fn read_error(source: io::Error, name: &str, offset: u64) -> ImportError {
     }
 }
 
-fn unpacked(mut reader: Box<dyn Read>, name: String, limit: u64) -> Result<Source, ImportError> {
+fn unpacked(mut reader: Box<dyn Read>, name: String, control: &Control) -> Result<Source, ImportError> {
+    let limit = control.unpacked;
     let head = read_head(&mut reader, &name)?;
     if head.is_empty() {
         return Err(ImportError::Empty { file: name });
@@ -147,16 +172,16 @@ fn unpacked(mut reader: Box<dyn Read>, name: String, limit: u64) -> Result<Sourc
     if limit < u64::MAX {
         plain = Box::new(Limited { inner: plain, limit, left: limit });
     }
+    plain = Box::new(Stoppable { inner: plain, stop: Arc::clone(&control.stop) });
     let head = read_head(&mut plain, &name)?;
     let first = head.iter().copied().find(|b| !b.is_ascii_whitespace() && !b"\xef\xbb\xbf".contains(b));
     let is_csv = looks_like_ncu(&head);
-    let mut rest: Box<dyn Read> = Box::new(Cursor::new(head.clone()).chain(plain));
+    let rest: Box<dyn Read> = Box::new(Cursor::new(head.clone()).chain(plain));
     let content = match first {
         None => return Err(ImportError::Empty { file: name }),
         Some(_) if is_sqlite(&head) => {
-            let mut bytes = Vec::new();
-            rest.read_to_end(&mut bytes).map_err(|e| read_error(e, &name, 0))?;
-            Content::Sqlite(Database::Bytes(bytes))
+            // The reader goes on where it is counted what it takes.
+            Content::Sqlite(Database::Stream(rest))
         }
         Some(b'{' | b'[') => Content::Json(rest),
         Some(_) if is_csv => Content::Csv(rest),

@@ -42,6 +42,18 @@ pub enum RowError {
         /// Missing key.
         key: &'static str,
     },
+    /// A key that the operator does not know.
+    #[error("op `{op}` has no `{key}` in its shape{hint} (it has {known})")]
+    Key {
+        /// Operator.
+        op: String,
+        /// The key.
+        key: String,
+        /// Close names.
+        hint: String,
+        /// The keys it has.
+        known: String,
+    },
     /// A size that is zero or too large, or sizes that do not go together.
     #[error("op `{op}`: {problem}")]
     Size {
@@ -106,8 +118,10 @@ pub const OPS: &[&str] = &[
 
 /// Reads one row. `shape` is a JSON object.
 pub fn parse(op: &str, phase: &str, dtype: &str, shape: &str) -> Result<OpCall, RowError> {
-    let shape: Shape =
-        serde_json::from_str(shape).map_err(|e| RowError::Shape(e.to_string().replace('\n', " ")))?;
+    let shape: Shape = serde_json::from_str(shape).map_err(|e| shape_error(op, &e.to_string()))?;
+    if let Some(key) = shape.other_than(keys::of(op)) {
+        return Err(unknown_key(op, key));
+    }
     let dtype = Dtype::from_name(dtype).ok_or_else(|| RowError::Dtype(dtype.to_string()))?;
     let r = Reader { op, shape };
     let made = match op {
@@ -179,6 +193,26 @@ pub fn parse(op: &str, phase: &str, dtype: &str, shape: &str) -> Result<OpCall, 
     checked(&r, OpCall::new(made, pass, dtype))
 }
 
+fn unknown_key(op: &str, key: &str) -> RowError {
+    // Short keys are close to everything; names that other tools use are told apart by their beginning.
+    let known = keys::of(op);
+    let begins = known.iter().find(|k| k.len() > 2 && (key.starts_with(**k) || k.starts_with(key)));
+    let hint = match begins {
+        Some(near) => format!("; did you mean `{near}`?"),
+        None => did_you_mean(key, known.iter().copied()),
+    };
+    RowError::Key { op: op.to_string(), key: key.to_string(), hint, known: known.join(", ") }
+}
+
+/// What the JSON reader said, without its list of all keys.
+fn shape_error(op: &str, said: &str) -> RowError {
+    let key = said.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
+    match key {
+        Some(key) if !Shape::KEYS.contains(&key) => unknown_key(op, key),
+        _ => RowError::Shape(said.replace('\n', " ")),
+    }
+}
+
 fn bad_phase(op: &str, phase: &str, known: &'static str) -> RowError {
     RowError::Phase { op: op.to_string(), phase: phase.to_string(), known }
 }
@@ -239,6 +273,13 @@ mod tests {
         assert!(say("mm", "fwd", "fp32", r#"{"m":-1,"n":2,"k":1}"#).contains("shape"));
         assert!(say("mm", "fwd", "fp32", r#"{"m":NaN}"#).contains("shape"));
         assert!(say("mm", "fwd", "fp33", "{}").contains("fp33"));
+        // Keys of other tools and of other operators are told, not ignored.
+        let conv = r#"{"b":1,"ci":3,"hw":8,"co":8,"k":3,"padding":1}"#;
+        assert!(
+            say("conv2d", "fwd", "fp32", conv).contains("no `padding` in its shape; did you mean `pad`?")
+        );
+        assert!(say("mm", "fwd", "fp32", r#"{"m":1,"n":2,"k":3,"stride":2}"#).contains("no `stride`"));
+        assert!(say("relu", "fwd", "fp32", r#"{"n":1,"count":2}"#).contains("no `count`"));
         assert!(say("mm", "dgrad", "fp32", r#"{"m":1,"n":2,"k":3}"#).contains("phase"));
         assert!(
             say("conv2d", "fwd", "fp32", r#"{"b":1,"ci":3,"hw":4,"co":8,"k":7}"#).contains("does not fit")

@@ -284,6 +284,22 @@ impl Profile {
         }
     }
 
+    /// Memory that it takes, about.
+    pub fn memory_bytes(&self) -> usize {
+        fn of<T>(records: &Vec<T>) -> usize {
+            records.capacity() * size_of::<T>()
+        }
+        let metrics: usize = self.counters.iter().map(|c| of(&c.metrics)).sum();
+        self.names.memory_bytes()
+            + of(&self.gpu_events)
+            + of(&self.calls)
+            + of(&self.ops)
+            + of(&self.marks)
+            + of(&self.modules)
+            + of(&self.counters)
+            + metrics
+    }
+
     /// Puts the records in the order that the other modules rely on.
     pub fn sort(&mut self) {
         self.gpu_events.sort_by_key(|e| e.start_ns);

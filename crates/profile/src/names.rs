@@ -23,6 +23,7 @@ impl NameId {
 pub struct Names {
     texts: Vec<Box<str>>,
     index: HashMap<u64, u32>,
+    text_bytes: usize,
 }
 
 impl Default for Names {
@@ -46,7 +47,7 @@ fn hash(text: &str) -> u64 {
 impl Names {
     /// A table with the empty name in it.
     pub fn new() -> Self {
-        let mut names = Self { texts: Vec::new(), index: HashMap::new() };
+        let mut names = Self { texts: Vec::new(), index: HashMap::new(), text_bytes: 0 };
         names.add("");
         names
     }
@@ -61,6 +62,7 @@ impl Names {
                 None => {
                     let id = self.texts.len() as u32;
                     self.texts.push(text.into());
+                    self.text_bytes += text.len();
                     self.index.insert(slot, id);
                     return NameId(id);
                 }
@@ -76,6 +78,13 @@ impl Names {
     /// Names held.
     pub fn len(&self) -> usize {
         self.texts.len()
+    }
+
+    /// Memory that the table takes, about.
+    pub fn memory_bytes(&self) -> usize {
+        // A slot of the index is a hash, a number and a byte of control, and an eighth of the slots is free.
+        let slot = 20;
+        self.text_bytes + self.texts.capacity() * size_of::<Box<str>>() + self.index.capacity() * slot
     }
 
     /// Only the empty name?

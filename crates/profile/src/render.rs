@@ -54,8 +54,18 @@ impl Page {
         Self { style, out: String::new() }
     }
 
+    /// A line. In Markdown no browser takes a name in it for HTML.
     fn line(&mut self, text: &str) {
-        let _ = writeln!(self.out, "{text}");
+        for c in text.chars() {
+            match (self.style, c) {
+                (Style::Markdown, '&') => self.out.push_str("&amp;"),
+                (Style::Markdown, '<') => self.out.push_str("&lt;"),
+                (Style::Markdown, '>') => self.out.push_str("&gt;"),
+                (_, c) if c.is_control() && c != '\n' => self.out.push(' '),
+                (_, c) => self.out.push(c),
+            }
+        }
+        self.out.push('\n');
     }
 
     fn heading(&mut self, text: &str) {
@@ -355,6 +365,9 @@ mod tests {
         let mut text = Page::new(Style::Text);
         text.table(&["name", "n"], &rows);
         assert_eq!(text.out, "  name  n\n  a|b   1\n");
+        let mut page = Page::new(Style::Markdown);
+        page.line("k<<img src=x onerror=alert(1)>>\u{1b}[2J");
+        assert_eq!(page.out, "k&lt;&lt;img src=x onerror=alert(1)&gt;&gt; [2J\n");
         let mut markdown = Page::new(Style::Markdown);
         markdown.table(&["name", "n"], &rows);
         assert_eq!(markdown.out, "| name | n |\n|---|---:|\n| a\\|b | 1 |\n");

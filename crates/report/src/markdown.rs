@@ -19,7 +19,7 @@ fn write(out: &mut String, r: &Report) -> std::fmt::Result {
     gpus(out, &r.gpus)?;
     writeln!(out, "\n## What binds\n")?;
     for line in &r.binds {
-        writeln!(out, "- {line}")?;
+        writeln!(out, "- {}", cell(line))?;
     }
     writeln!(out, "\n## What would help\n")?;
     if r.helps.is_empty() {
@@ -49,7 +49,7 @@ fn write(out: &mut String, r: &Report) -> std::fmt::Result {
     for u in &r.unmodelled {
         writeln!(
             out,
-            "- `{}`: {} calls, {:.1} % of the time, by its bytes alone",
+            "- {}: {} calls, {:.1} % of the time, by its bytes alone",
             cell(&u.name),
             u.calls,
             100.0 * u.share
@@ -78,7 +78,9 @@ fn write(out: &mut String, r: &Report) -> std::fmt::Result {
             f.rows
         )?;
     }
-    writeln!(out, "\n## Reproduce\n\n```sh\n{}\n```\n\npreflop {}", r.command, r.version)
+    // A fence in a file's name cannot end ours.
+    let command = r.command.replace("```", "~~~").replace(char::is_control, " ");
+    writeln!(out, "\n## Reproduce\n\n```sh\n{command}\n```\n\npreflop {}", r.version)
 }
 
 fn gpus(out: &mut String, gpus: &[GpuSummary]) -> std::fmt::Result {
@@ -156,8 +158,20 @@ fn layers(out: &mut String, r: &Report) -> std::fmt::Result {
     Ok(())
 }
 
+/// Text of a file within the markup: it cannot end a cell or a line, and no browser takes it for HTML.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace(['\n', '\r'], " ")
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '|' => out.push_str("\\|"),
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -167,5 +181,6 @@ mod tests {
     #[test]
     fn cells_stay_cells() {
         assert_eq!(cell("a|b\nc"), "a\\|b c");
+        assert_eq!(cell("<img src=x>\u{1b}[2J"), "&lt;img src=x&gt; [2J");
     }
 }

@@ -12,6 +12,8 @@ pub struct Limits {
     pub upload_bytes: u64,
     /// Bytes that an uploaded recording may unpack to.
     pub unpacked_bytes: u64,
+    /// Memory that all recordings being read and explained may take together.
+    pub recording_bytes: u64,
     /// Open connections; more wait in the system's queue.
     pub connections: usize,
     /// Questions that are worked on at once.
@@ -43,16 +45,17 @@ impl Default for Limits {
             question_bytes: 1 << 20,
             upload_bytes: 512 << 20,
             unpacked_bytes: 1 << 30,
+            recording_bytes: 300 << 20,
             connections: 1024,
             at_work: cores,
-            waiting: 1024,
+            waiting: 256,
             uploads: 2,
             head: Duration::from_secs(15),
             body: Duration::from_secs(10),
             stall: Duration::from_secs(20),
             upload: Duration::from_secs(600),
             answer: Duration::from_secs(60),
-            shutdown: Duration::from_secs(5),
+            shutdown: Duration::from_secs(3),
             kept_bytes: 64 << 20,
         }
     }
@@ -101,6 +104,12 @@ pub enum ServeError {
     Random {
         /// What the system said.
         detail: String,
+    },
+    /// No folder for uploads.
+    #[error("cannot make a folder for uploads: {source}")]
+    Folder {
+        /// What the system said.
+        source: std::io::Error,
     },
     /// Reading or writing failed in general.
     #[error("the server stopped: {source}")]

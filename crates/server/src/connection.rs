@@ -2,6 +2,7 @@
 
 use crate::config::{Config, ServeError};
 use crate::routes::{App, router};
+use crate::sessions::Sessions;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -11,6 +12,7 @@ use preflop_api::Engine;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -21,8 +23,8 @@ use tokio_io_timeout::TimeoutStream;
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    token: Option<String>,
     config: Config,
+    app: Arc<App>,
     router: Router,
 }
 
@@ -39,8 +41,9 @@ impl Server {
         let bind_error = |source| ServeError::Bind { address: wanted.to_string(), source };
         let listener = TcpListener::bind(wanted).await.map_err(bind_error)?;
         let address = listener.local_addr().map_err(bind_error)?;
-        let router = router(App::new(engine, config.limits, token.clone()));
-        Ok(Self { listener, address, token, config, router })
+        let app = Arc::new(App::new(engine, config.limits, token)?);
+        let router = router(&app);
+        Ok(Self { listener, address, config, app, router })
     }
 
     /// Where it listens.
@@ -50,15 +53,15 @@ impl Server {
 
     /// What clients must show.
     pub fn token(&self) -> Option<&str> {
-        self.token.as_deref()
+        self.app.sessions.as_ref().map(Sessions::token)
     }
 
-    /// The address to open, with the token in it.
+    /// The address to open. Where a token is asked for, it holds a code that works once.
     pub fn url(&self) -> String {
         let base = format!("http://{}/", self.address);
-        match &self.token {
+        match self.app.sessions.as_ref().and_then(Sessions::code) {
             None => base,
-            Some(token) => format!("{base}?token={token}"),
+            Some(code) => format!("{base}?code={code}"),
         }
     }
 
@@ -94,6 +97,8 @@ impl Server {
             });
         }
         drop(self.listener);
+        // Recordings being read end at their next step.
+        self.app.stop.store(true, Ordering::Relaxed);
         tokio::select! {
             () = graceful.shutdown() => {}
             () = tokio::time::sleep(limits.shutdown) => {}

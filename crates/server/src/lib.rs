@@ -10,11 +10,19 @@ mod answers;
 mod assets;
 mod config;
 mod connection;
+mod folder;
 mod guard;
 mod limits;
 mod reply;
 mod routes;
+mod sessions;
 mod upload;
+
+// A panic must end one answer, not the server.
+#[cfg(panic = "abort")]
+compile_error!(
+    "the server needs `panic = \"unwind\"`: with `abort`, one failing request would end all of them"
+);
 
 pub use config::{Config, Limits, ServeError, random_token};
 pub use connection::Server;

@@ -14,6 +14,18 @@ pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     response
 }
 
+/// A page of our own, which may send its form here.
+pub fn page(status: StatusCode, text: &'static str) -> Response<Body> {
+    const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    response
+}
+
 /// An error of the server itself.
 pub fn problem(status: StatusCode, kind: &str, message: &str, hint: Option<&str>) -> Response<Body> {
     let mut response = json(status, error_json(kind, message, hint));
@@ -42,7 +54,7 @@ pub fn api_error(error: &ApiError) -> Response<Body> {
 pub fn harden(headers: &mut HeaderMap) {
     const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
         img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));

@@ -1,8 +1,10 @@
 //! The addresses: the API, its document, and the page.
 
 use crate::answers::Answers;
-use crate::config::Limits;
+use crate::config::{Limits, ServeError};
+use crate::folder::Uploads;
 use crate::limits::Gate;
+use crate::sessions::Sessions;
 use crate::{assets, guard, reply, upload};
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -12,8 +14,10 @@ use axum::middleware;
 use axum::routing::{any, get, post};
 use futures_util::StreamExt as _;
 use preflop_api::{ApiError, Engine, Kind};
+use preflop_import::Pool;
 use serde_json::Map;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use tokio::time::timeout;
 
 /// What all requests share.
@@ -21,32 +25,43 @@ use tokio::time::timeout;
 pub struct App {
     pub engine: Engine,
     pub limits: Limits,
-    pub token: Option<String>,
+    /// Where others can reach the server.
+    pub sessions: Option<Sessions>,
     pub gate: Gate,
     pub uploads: Gate,
+    /// Where recordings lie while they are read.
+    pub folder: Uploads,
+    /// Memory that they take together.
+    pub pool: Arc<Pool>,
+    /// Set when the server ends.
+    pub stop: Arc<AtomicBool>,
     answers: Answers,
     document: Bytes,
 }
 
 impl App {
     /// Everything a server needs.
-    pub fn new(engine: Engine, limits: Limits, token: Option<String>) -> Self {
-        Self {
+    pub fn new(engine: Engine, limits: Limits, token: Option<String>) -> Result<Self, ServeError> {
+        Ok(Self {
             engine,
-            token,
+            sessions: token.map(Sessions::new).transpose()?,
+            folder: Uploads::new().map_err(|source| ServeError::Folder { source })?,
+            pool: Pool::new(limits.recording_bytes),
+            stop: Arc::default(),
             gate: Gate::new(limits.at_work, limits.waiting),
             uploads: Gate::new(limits.uploads, limits.uploads),
             answers: Answers::new(limits.kept_bytes),
             document: Bytes::from(preflop_api::document().to_string()),
             limits,
-        }
+        })
     }
 }
 
 /// All addresses.
-pub fn router(app: App) -> Router {
-    let app = Arc::new(app);
+pub fn router(app: &Arc<App>) -> Router {
+    let app = Arc::clone(app);
     Router::new()
+        .route(guard::SIGN_IN, any(guard::sign_in))
         .route("/api/v1/openapi.json", get(document))
         .route("/api/v1/ask", post(ask))
         .route("/api/v1/profile", post(upload::profile))

@@ -7,6 +7,7 @@ use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use futures_util::StreamExt as _;
 use preflop_api::ProfileOptions;
+use preflop_import::{Control, ImportError};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub async fn profile(
         let message = "other recordings are being read";
         return reply::problem(StatusCode::TOO_MANY_REQUESTS, "busy", message, Some("try again"));
     };
-    let Ok(folder) = tempfile::Builder::new().prefix("preflop-").tempdir() else {
+    let Ok(folder) = app.folder.place() else {
         return disk_problem();
     };
     let path = folder.path().join(plain_name(query.get("name").map_or("", String::as_str)));
@@ -63,10 +64,24 @@ pub async fn profile(
 }
 
 fn explained(app: &App, path: &Path, options: &ProfileOptions) -> Response<Body> {
-    let profile = match preflop_import::import_within(path, app.limits.unpacked_bytes) {
-        Ok(profile) => profile,
-        Err(error @ preflop_import::ImportError::TooLarge { .. }) => {
+    let control = Control {
+        unpacked: app.limits.unpacked_bytes,
+        pool: Arc::clone(&app.pool),
+        stop: Arc::clone(&app.stop),
+    };
+    // What it takes of the pool is given back when its answer is there.
+    let (profile, _taken) = match preflop_import::import_within(path, &control) {
+        Ok(read) => read,
+        Err(
+            error @ (ImportError::TooLarge { .. } | ImportError::Memory { .. } | ImportError::Names { .. }),
+        ) => {
             return reply::problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &error.to_string(), None);
+        }
+        Err(error @ ImportError::Busy { .. }) => {
+            return reply::problem(StatusCode::TOO_MANY_REQUESTS, "busy", &error.to_string(), None);
+        }
+        Err(error @ ImportError::Stopped { .. }) => {
+            return reply::problem(StatusCode::SERVICE_UNAVAILABLE, "stopping", &error.to_string(), None);
         }
         Err(error) => {
             let hint =

@@ -4,9 +4,11 @@
 mod common;
 
 use common::{Reply, Running};
+use preflop_api::Engine;
 use preflop_server::Limits;
 use serde_json::{Value, json};
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -223,35 +225,105 @@ fn other_sites_cannot_ask() {
 #[test]
 fn a_token_must_be_shown() {
     let server = Running::with(Limits::default(), Some("correct-horse-battery"));
-    let with = |path: &str, headers: &str| {
-        let text = format!("GET {path} HTTP/1.1\r\nHost: box.example\r\n{headers}Connection: close\r\n\r\n");
+    let send = |text: String| {
         let mut stream = server.connect();
         stream.write_all(text.as_bytes()).unwrap();
-        Reply::read(&stream)
+        Reply::read(&stream).unwrap()
+    };
+    let with = |path: &str, headers: &str| {
+        send(format!("GET {path} HTTP/1.1\r\nHost: box.example\r\n{headers}Connection: close\r\n\r\n"))
     };
     for wrong in [
         "",
         "Authorization: Bearer correct-horse-batter\r\n",
-        "Authorization: Bearer x\r\n",
-        "Cookie: preflop_token=correct-horse-batterx\r\n",
+        "Authorization: Basic correct-horse-battery\r\n",
+        "Authorization: correct-horse-battery\r\n",
+        "Cookie: preflop_session=correct-horse-battery\r\n",
     ] {
-        with("/api/v1/version", wrong).unwrap().error(401);
-        with("/", wrong).unwrap().error(401);
+        with("/api/v1/version", wrong).error(401);
+        with("/", wrong).error(401);
     }
-    with("/?token=wrong", "").unwrap().error(401);
-    let bearer = "Authorization: Bearer correct-horse-battery\r\n";
-    assert_eq!(with("/api/v1/version", bearer).unwrap().status, 200);
-    let cookie = "Cookie: a=b; preflop_token=correct-horse-battery\r\n";
-    assert_eq!(with("/", cookie).unwrap().status, 200);
-    let mut stream = server.connect();
-    stream
-        .write_all(b"GET /predict?model=gpt2&token=correct-horse-battery HTTP/1.1\r\nHost: box.example\r\nConnection: close\r\n\r\n")
-        .unwrap();
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut stream, &mut text).unwrap();
-    assert!(text.starts_with("HTTP/1.1 303"), "{text}");
-    assert!(text.contains("location: /predict?model=gpt2\r\n"), "{text}");
-    assert!(text.contains("HttpOnly; SameSite=Strict"), "{text}");
+    // The token is no part of any address.
+    with("/?token=correct-horse-battery", "").error(401);
+    with("/?code=correct-horse-battery", "").error(401);
+    for scheme in ["Bearer", "bearer", "BEARER"] {
+        let bearer = format!("Authorization: {scheme} correct-horse-battery\r\n");
+        assert_eq!(with("/api/v1/version", &bearer).status, 200);
+    }
+    // The code of the printed address works once and opens a session.
+    let code = server.url.split("code=").nth(1).unwrap();
+    let welcome = with(&format!("/predict?model=gpt2&code={code}"), "");
+    assert_eq!((welcome.status, welcome.header("location")), (303, Some("/predict?model=gpt2")));
+    let cookie = welcome.header("set-cookie").unwrap().to_string();
+    assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
+    let session = cookie.split(';').next().unwrap();
+    assert_eq!(with("/", &format!("Cookie: a=b; {session}\r\n")).status, 200);
+    with(&format!("/?code={code}"), "").error(401);
+    // Others type the token in.
+    let page = with("/", "Accept: text/html\r\n");
+    assert!(page.status == 401 && String::from_utf8_lossy(&page.body).contains("action=\"/sign-in\""));
+    let sign_in = |token: &str| {
+        let body = format!("token={token}");
+        send(format!(
+            "POST /sign-in HTTP/1.1\r\nHost: box.example\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        ))
+    };
+    sign_in("correct-horse-batter").error(401);
+    let welcome = sign_in("correct-horse-battery");
+    let session = welcome.header("set-cookie").unwrap().split(';').next().unwrap().to_string();
+    assert_eq!(with("/", &format!("Cookie: {session}\r\n")).status, 200);
+    server.stop();
+}
+
+#[test]
+fn a_request_names_its_host_once() {
+    let server = Running::start();
+    let a = server.address;
+    for head in [
+        "GET / HTTP/1.1\r\n".to_string(),
+        format!("GET / HTTP/1.1\r\nHost: {a}\r\nHost: evil.example\r\n"),
+        format!("GET / HTTP/1.1\r\nHost: evil.example\r\nHost: {a}\r\n"),
+        format!("GET http://evil.example/ HTTP/1.1\r\nHost: {a}\r\n"),
+    ] {
+        let reply = server.raw(format!("{head}Connection: close\r\n\r\n").as_bytes());
+        assert_eq!(reply.status, 400, "{head}");
+    }
+    server.stop();
+}
+
+#[test]
+fn an_answer_that_panics_ends_alone() {
+    let engine = Engine::new(Some(Arc::new(|| panic!("a fault of ours")))).unwrap();
+    let server = Running::of(engine, Limits::default(), None);
+    for _ in 0..3 {
+        server.get("/api/v1/accuracy").error(500);
+        assert_eq!(server.get("/api/v1/version").status, 200);
+    }
+    server.stop();
+}
+
+#[test]
+fn who_comes_when_too_many_wait_is_told_to_come_again() {
+    // One answer that takes its time, one that waits, and the next is sent away.
+    let engine = Engine::new(Some(Arc::new(|| {
+        std::thread::sleep(Duration::from_secs(2));
+        Ok("{}".to_string())
+    })))
+    .unwrap();
+    let server = Running::of(engine, Limits { at_work: 1, waiting: 1, ..Limits::default() }, None);
+    let slow = || {
+        let mut stream = server.connect();
+        let host = server.address;
+        write!(stream, "POST /api/v1/ask HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: 19\r\nConnection: close\r\n\r\n{{\"ask\": \"accuracy\"}}").unwrap();
+        stream
+    };
+    let (first, second) = (slow(), slow());
+    std::thread::sleep(Duration::from_millis(500));
+    let refused = Reply::read(&slow()).unwrap();
+    refused.error(429);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!((Reply::read(&first).unwrap().status, Reply::read(&second).unwrap().status), (200, 200));
     server.stop();
 }
 

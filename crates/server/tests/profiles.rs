@@ -108,3 +108,33 @@ fn an_upload_that_breaks_off_leaves_nothing_behind() {
     assert_eq!(server.get("/api/v1/version").status, 200);
     server.stop();
 }
+
+/// Events of different names, so that every one of them takes memory.
+fn many_events(count: usize) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(b"{\"traceEvents\": [").unwrap();
+    for i in 0..count {
+        let comma = if i == 0 { "" } else { "," };
+        write!(
+            packed,
+            r#"{comma}{{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": {i}, "dur": 1}}"#
+        )
+        .unwrap();
+    }
+    packed.write_all(b"]}").unwrap();
+    packed.finish().unwrap()
+}
+
+#[test]
+fn a_recording_that_takes_too_much_memory_is_refused_with_a_reason() {
+    let limits = Limits { recording_bytes: 4 << 20, ..Limits::default() };
+    let server = Running::with(limits, None);
+    let reply =
+        server.post("/api/v1/profile?name=a.json.gz", "application/octet-stream", &many_events(40_000));
+    let message = reply.error(413);
+    assert!(message.contains("more than 4 MiB of memory"), "{message}");
+    // What it took is given back.
+    let small = server.post("/api/v1/profile?name=a.json.gz", "application/octet-stream", &many_events(1000));
+    assert_eq!(small.status, 200, "{}", String::from_utf8_lossy(&small.body));
+    server.stop();
+}

@@ -1,5 +1,6 @@
 //! `preflop calibrate`: measures the GPU of this machine and writes a GPU file.
 
+use crate::destination;
 use crate::error::{InputError, Partly};
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
@@ -68,7 +69,7 @@ pub fn run(args: &CalibrateArgs, output: &Output) -> anyhow::Result<()> {
     let report = measure(args)?;
     let origin = Origin { date: input::today().to_string(), version: env!("CARGO_PKG_VERSION").to_string() };
     let written = file::write(&report, &origin)?;
-    std::fs::write(path, &written.text).with_context(|| format!("cannot write `{}`", path.display()))?;
+    destination::write_bytes(path, &written.text)?;
     if output.json {
         output::print_json(&Answer::new(path, &report, &written))?;
     } else {

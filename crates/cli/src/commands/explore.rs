@@ -2,10 +2,10 @@
 
 use super::layers;
 use super::tabular::{self, Column, Columns};
+use crate::destination;
 use crate::error::InputError;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
-use anyhow::Context as _;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use preflop_core::Dtype;
@@ -106,7 +106,7 @@ pub fn run(args: &ExploreArgs, output: &Output) -> anyhow::Result<()> {
     let weights = weights(args.area_weights.as_deref())?;
     let file_format = args.output.as_deref().map(tabular::Format::of_path).transpose()?;
     for path in [&args.plot, &args.plot_front].into_iter().flatten() {
-        preflop_plot::Format::of_path(path)?;
+        output::chart_format(path)?;
     }
     let listed = layers::read(&args.network, args.batch, args.dtype)?;
     if listed.iter().any(|l| l.tile.is_some()) {
@@ -257,8 +257,8 @@ fn label<'a>(name: &'a str, side: impl Fn((&'a str, &'a str)) -> &'a str) -> Str
 }
 
 fn draw(path: &str, chart: &Chart) -> anyhow::Result<()> {
-    let bytes = chart.render(preflop_plot::Format::of_path(path)?)?;
-    std::fs::write(path, bytes).with_context(|| format!("cannot write `{path}`"))
+    let bytes = chart.render(output::chart_format(path)?)?;
+    destination::write_bytes(path, bytes)
 }
 
 fn print(report: &Report, args: &ExploreArgs, output: &Output) -> anyhow::Result<()> {

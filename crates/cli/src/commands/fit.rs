@@ -1,5 +1,6 @@
 //! `preflop fit`: a personal correction from measured operators.
 
+use crate::destination;
 use crate::error::InputError;
 use crate::input;
 use crate::output::{self, Align, Output};
@@ -49,18 +50,27 @@ pub fn run(args: &FitArgs, output: &Output) -> anyhow::Result<()> {
         .map_err(|e| InputError::new(format!("{}: {e}", args.measured)))?;
     let mut text = serde_json::to_string_pretty(&fitted)?;
     text.push('\n');
-    std::fs::write(&args.output, text)
-        .with_context(|| format!("cannot write `{}`", args.output.display()))?;
+    destination::write_bytes(&args.output, text)?;
     let file = args.output.display().to_string();
+    // The first score is over all rows that the fit used.
+    let used = fitted.held_out.first().map_or(0, |all| all.rows as usize);
+    let absurd = rows.len().saturating_sub(used);
     if output.json {
         return output::print_json(&serde_json::json!({
-            "output": file, "gpu": fitted.gpu, "rows": rows.len(), "skipped": skipped, "held_out": fitted.held_out,
+            "output": file, "gpu": fitted.gpu, "rows": rows.len(), "skipped": skipped, "absurd": absurd,
+            "held_out": fitted.held_out,
         }));
     }
-    print(&fitted, &file, skipped, output)
+    print(&fitted, &file, skipped, absurd, output)
 }
 
-fn print(fitted: &Correction, file: &str, skipped: usize, output: &Output) -> anyhow::Result<()> {
+fn print(
+    fitted: &Correction,
+    file: &str,
+    skipped: usize,
+    absurd: usize,
+    output: &Output,
+) -> anyhow::Result<()> {
     let mut out = output::stdout();
     writeln!(out, "error on rows that the fit did not see, mean / median of |predicted/measured - 1|\n")?;
     let mut table = output.table(&[
@@ -81,6 +91,12 @@ fn print(fitted: &Correction, file: &str, skipped: usize, output: &Output) -> an
     writeln!(out)?;
     if skipped > 0 {
         writeln!(out, "{skipped} rows could not be read and were left out")?;
+    }
+    if absurd > 0 {
+        writeln!(
+            out,
+            "{absurd} rows are so far from the others that they were measured wrongly; they were left out"
+        )?;
     }
     writeln!(out, "wrote {file}; use it as `--gpu {} --correction {file}`", fitted.gpu)?;
     Ok(out.flush()?)

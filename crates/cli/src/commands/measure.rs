@@ -1,5 +1,6 @@
 //! `preflop measure`: times operators on the GPU of this machine, through PyTorch.
 
+use crate::destination;
 use crate::error::{InputError, Partly};
 use crate::input;
 use crate::output::{self, Output};
@@ -244,8 +245,8 @@ fn nothing(
 
 fn write(args: &MeasureArgs, tasks: &[Task], heard: &Heard) -> anyhow::Result<()> {
     let path = args.output.display().to_string();
-    let save = || -> Result<(), csv::Error> {
-        let mut out = csv::Writer::from_path(&args.output)?;
+    destination::write(&args.output, |out| {
+        let mut out = csv::Writer::from_writer(out);
         out.write_record(["op", "phase", "dtype", "shape", "gpu_us", "spread", "copies", "device", "torch"])?;
         for task in tasks {
             let Ok(t) = task.result.as_ref() else { continue };
@@ -254,9 +255,8 @@ fn write(args: &MeasureArgs, tasks: &[Task], heard: &Heard) -> anyhow::Result<()
             let copies = t.copies.to_string();
             out.write_record([op, phase, dtype, shape, &us, &spread, &copies, &heard.device, &heard.torch])?;
         }
-        Ok(out.flush()?)
-    };
-    save().with_context(|| format!("cannot write `{path}`"))
+        out.flush().with_context(|| format!("cannot write `{path}`"))
+    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! `preflop prices`: the dated catalogue, and how it is refreshed.
 
+use crate::destination;
 use crate::error::InputError;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
-use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use preflop_core::cost::listing::{OFFER_HEADER, Offer};
 use preflop_core::cost::{Catalogue, Date};
@@ -58,7 +58,7 @@ pub fn run(args: &PricesArgs, output: &Output) -> anyhow::Result<()> {
         Some(Command::Import { file, output: path }) => {
             let text = import(&read_text(file, MAX_LISTINGS, "table of listings")?, file)?;
             if let Some(path) = path {
-                return std::fs::write(path, text).with_context(|| format!("cannot write `{path}`"));
+                return destination::write_bytes(path, text);
             }
             let mut out = output::stdout();
             out.write_all(text.as_bytes())?;

@@ -4,6 +4,7 @@ use super::profile::analyse;
 use super::roofline::job::{JobArgs, describe};
 use super::roofline::page::{self, PageView};
 use super::roofline::recording::{self, RecordingArgs};
+use crate::destination;
 use crate::error::InputError;
 use crate::output::{self, Output};
 use crate::price_args::{PriceArgs, own_quote};
@@ -156,7 +157,7 @@ fn write(
         } else {
             page::page(title, views, true, Some(report), &markdown(report))?
         };
-        std::fs::write(path, &text).with_context(|| format!("cannot write `{path}`"))?;
+        destination::write_bytes(path, &text)?;
         if !output.json {
             let mut out = output::stdout();
             writeln!(out, "{}", output::wrapped(&report.headline, output.width, ""))?;

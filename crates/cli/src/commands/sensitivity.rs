@@ -1,6 +1,7 @@
 //! `preflop sensitivity`: how traffic answers to each size of a layer, as four plots.
 
 use super::tabular::{self, Column, Columns};
+use crate::destination;
 use crate::input;
 use crate::output::{self, Output};
 use anyhow::Context as _;
@@ -79,7 +80,7 @@ pub fn run(args: &SensitivityArgs, output: &Output) -> anyhow::Result<()> {
         let path = folder.join(format!("sensitivity-{}.{}", axis.name(), args.format.ending()));
         let path = path.to_string_lossy().into_owned();
         let bytes = chart(axis, &points, &gpu.title).draw()?.render(preflop_plot::Format::of_path(&path)?)?;
-        std::fs::write(&path, bytes).with_context(|| format!("cannot write `{path}`"))?;
+        destination::write_bytes(&path, bytes)?;
         report.files.push(path);
         report.points.extend(points.iter().map(|p| row(axis, p)));
     }

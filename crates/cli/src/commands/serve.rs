@@ -67,15 +67,21 @@ pub fn run(args: &ServeArgs, output: &Output) -> anyhow::Result<()> {
         move || kept.get_or_init(|| super::validate::scoreboard().map_err(|e| format!("{e:#}"))).clone();
     let engine = Engine::new(Some(Arc::new(scoreboard)))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let server = Server::bind(config, engine).await.map_err(input_error)?;
         announce(&server, output)?;
         if !args.no_open {
             open(&server.url());
         }
         Ok(server.run(stopped()).await?)
-    })
+    });
+    // Whatever still computes has nobody left to answer.
+    runtime.shutdown_timeout(LAST_WORDS);
+    served
 }
+
+/// Time for threads that are at work when the server has ended.
+const LAST_WORDS: std::time::Duration = std::time::Duration::from_millis(500);
 
 fn input_error(error: ServeError) -> anyhow::Error {
     let hint = match &error {

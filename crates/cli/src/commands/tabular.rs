@@ -1,10 +1,10 @@
 //! Results as a file: CSV, JSON, and Parquet where it is built in.
 
+use crate::destination;
 use crate::error::InputError;
 use anyhow::Context as _;
 use serde::Serialize;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 /// A column of a table.
@@ -39,6 +39,7 @@ impl Format {
     pub fn of_path(path: &str) -> anyhow::Result<Self> {
         let ending = Path::new(path).extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
         match ending.as_deref() {
+            _ if destination::is_stdout(path) => Ok(Self::Csv),
             Some("csv") => Ok(Self::Csv),
             Some("json") => Ok(Self::Json),
             Some("parquet") if cfg!(feature = "parquet") => Ok(Self::Parquet),
@@ -52,26 +53,20 @@ impl Format {
     }
 }
 
-/// Creates a file for writing.
-pub fn create(path: &str) -> anyhow::Result<BufWriter<File>> {
-    Ok(BufWriter::new(File::create(path).with_context(|| format!("cannot write `{path}`"))?))
-}
-
 /// Writes the table, or as JSON the value that `--json` prints.
 pub fn write(path: &str, format: Format, columns: &Columns, json: &impl Serialize) -> anyhow::Result<()> {
     let failed = || format!("cannot write `{path}`");
-    match format {
-        Format::Csv => write_csv(create(path)?, columns).with_context(failed),
+    destination::write(path, |mut out| match format {
+        Format::Csv => write_csv(out, columns).with_context(failed),
         Format::Json => {
-            let mut out = create(path)?;
             serde_json::to_writer(&mut out, json).with_context(failed)?;
-            writeln!(out).and_then(|()| out.flush()).with_context(failed)
+            writeln!(out).with_context(failed)
         }
         #[cfg(feature = "parquet")]
-        Format::Parquet => write_parquet(create(path)?, columns).with_context(failed),
+        Format::Parquet => write_parquet(out, columns).with_context(failed),
         #[cfg(not(feature = "parquet"))]
         Format::Parquet => Format::of_path(path).map(|_| ()),
-    }
+    })
 }
 
 fn rows(columns: &Columns) -> usize {
@@ -98,7 +93,7 @@ fn write_csv(out: impl Write, columns: &Columns) -> anyhow::Result<()> {
 }
 
 #[cfg(feature = "parquet")]
-fn write_parquet(out: BufWriter<File>, columns: &Columns) -> anyhow::Result<()> {
+fn write_parquet(out: &mut dyn Write, columns: &Columns) -> anyhow::Result<()> {
     use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
@@ -179,7 +174,7 @@ mod tests {
         use parquet::file::reader::{FileReader as _, SerializedFileReader};
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
-        write_parquet(BufWriter::new(File::create(&path).unwrap()), &columns()).unwrap();
+        write_parquet(&mut std::fs::File::create(&path).unwrap(), &columns()).unwrap();
         let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
         let rows: Vec<String> = reader.get_row_iter(None).unwrap().map(|r| r.unwrap().to_string()).collect();
         assert_eq!(rows.len(), 2);

@@ -1,5 +1,6 @@
 //! `preflop validate`: predictions against measurements, family by family.
 
+use crate::destination;
 use crate::error::InputError;
 use crate::input;
 use crate::output::{self, Align, Output};
@@ -11,7 +12,7 @@ use preflop_core::model::{LowerOptions, Mode, Precision, lower, zoo};
 use preflop_core::ops::row;
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
-use preflop_plot::{Format, parity};
+use preflop_plot::parity;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -106,10 +107,10 @@ pub fn run(args: &ValidateArgs, output: &Output) -> anyhow::Result<()> {
             .into());
     }
     if let Some(path) = &args.plot {
-        let format = Format::of_path(path)?;
+        let format = output::chart_format(path)?;
         let groups = points(&scorer.pairs);
-        std::fs::write(path, parity("Predicted against measured time", &groups)?.render(format)?)
-            .with_context(|| format!("cannot write `{path}`"))?;
+        let bytes = parity("Predicted against measured time", &groups)?.render(format)?;
+        destination::write_bytes(path, bytes)?;
     }
     let report = scorer.report()?;
     if output.json {

@@ -4,8 +4,8 @@ use super::{Design, KEYS, Scales};
 use crate::EdgeTiles;
 use preflop_units::names::did_you_mean;
 
-/// The most designs of one sweep: a few seconds of work and some hundred megabytes of results.
-pub const MAX_DESIGNS: u64 = 1_000_000;
+/// The most designs of one sweep: a second of work and about a kilobyte of results for each.
+pub const MAX_DESIGNS: u64 = 250_000;
 /// The most values of one key.
 const MAX_VALUES: f64 = 100_000.0;
 /// The largest multiple: daring, but not a wrong unit.

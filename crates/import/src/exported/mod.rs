@@ -1,13 +1,17 @@
 //! Networks exported by other tools: `torch.export` archives and ONNX files, read without their tools.
 
+mod bounded_json;
 mod expression;
 mod onnx;
+mod onnx_check;
+mod onnx_file;
 mod onnx_nodes;
 mod onnx_shapes;
+mod protobuf;
 mod pt2;
 
 pub use onnx::read_onnx;
-pub use pt2::read_pt2;
+pub use pt2::{read_pt2, read_pt2_description};
 
 use std::collections::BTreeMap;
 
@@ -74,6 +78,18 @@ pub enum ExportedError {
         value: String,
         /// The operator.
         op: String,
+    },
+    /// A call that no library could run.
+    #[error("{file}: `{op}` node `{node}`: {what}")]
+    Impossible {
+        /// File.
+        file: String,
+        /// The operator.
+        op: String,
+        /// The node's name, or that of its result.
+        node: String,
+        /// What is impossible.
+        what: String,
     },
 }
 

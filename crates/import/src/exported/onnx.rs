@@ -1,25 +1,25 @@
 //! ONNX files: the graph of a network with named, perhaps open, dimensions.
 
 use super::expression::evaluate;
+use super::onnx_file::{self, Attribute, Dim, Graph, Node, Tensor, ValueInfo, is_whole};
 use super::{Bindings, ExportedError, elements};
 use preflop_core::model::graph::Content;
 use preflop_core::model::program::{Arg, Program, ProgramCall, ProgramValue, Role};
-use rten_onnx::onnx::{
-    AttributeProto, DataType, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
-};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-
-/// Elements of a whole-number constant that is followed; shapes and axes are shorter.
-const MAX_CONSTANT: usize = 64;
+use std::io::{Read, Seek};
 
 /// Reads a file; `name` is the model's name in reports.
-pub fn read_onnx(file: File, path: &str, name: &str, bindings: &Bindings) -> Result<Program, ExportedError> {
+pub fn read_onnx(
+    file: impl Read + Seek,
+    path: &str,
+    name: &str,
+    bindings: &Bindings,
+) -> Result<Program, ExportedError> {
     let not =
         |detail: String| ExportedError::NotThat { file: path.to_owned(), what: "an ONNX model", detail };
-    let model = ModelProto::parse_file(file).map_err(|e| not(e.to_string()))?;
-    let graph = model.graph.ok_or_else(|| not("it has no graph".to_owned()))?;
-    if graph.node.is_empty() {
+    let graph = onnx_file::read(file).map_err(|e| not(e.to_string()))?;
+    let graph = graph.ok_or_else(|| not("it has no graph".to_owned()))?;
+    if graph.nodes.is_empty() {
         return Err(not("its graph has no nodes".to_owned()));
     }
     Reader::new(&graph, path, bindings)?.program(&graph, name)
@@ -33,66 +33,57 @@ pub(super) struct Reader<'a> {
     /// Whole numbers known before the network runs: shapes, axes.
     pub constants: HashMap<usize, Vec<i64>>,
     /// Shapes that the exporter wrote down.
-    declared: HashMap<&'a str, &'a ValueInfoProto>,
+    declared: HashMap<&'a str, &'a ValueInfo>,
     pub calls: Vec<ProgramCall>,
 }
 
-fn is_whole(kind: Option<DataType>) -> bool {
-    matches!(kind.map(|k| k.0), Some(2..=7 | 9 | 12 | 13))
-}
-
 impl<'a> Reader<'a> {
-    fn new(graph: &'a GraphProto, path: &'a str, bindings: &Bindings) -> Result<Self, ExportedError> {
-        let infos = graph.value_info.iter().chain(&graph.output);
+    fn new(graph: &'a Graph, path: &'a str, bindings: &Bindings) -> Result<Self, ExportedError> {
+        let infos = graph.value_info.iter().chain(&graph.outputs);
         let mut reader = Self {
             path,
             names: bindings.dims.clone(),
             values: Vec::new(),
             places: HashMap::new(),
             constants: HashMap::new(),
-            declared: infos.filter_map(|v| Some((v.name.as_deref()?, v))).collect(),
+            declared: infos.map(|v| (v.name.as_str(), v)).collect(),
             calls: Vec::new(),
         };
-        for tensor in &graph.initializer {
-            reader.initializer(tensor);
+        for tensor in &graph.initializers {
+            reader.initializer(&tensor.name, tensor);
         }
-        let inputs: Vec<&ValueInfoProto> = graph
-            .input
-            .iter()
-            .filter(|i| i.name.as_ref().is_some_and(|n| !reader.places.contains_key(n)))
-            .collect();
+        let inputs: Vec<&ValueInfo> =
+            graph.inputs.iter().filter(|i| !reader.places.contains_key(&i.name)).collect();
         reader.bind(&inputs, bindings)?;
         for input in inputs {
-            let name = input.name.clone().unwrap_or_default();
-            let shape = reader.declared_shape(input)?.unwrap_or_default();
-            let whole = is_whole(element(input));
-            reader.add(&name, shape, whole, Role::Input);
+            let Some(shape) = reader.declared_shape(input, Some(&input.name))? else {
+                let (value, op) = (input.name.clone(), "the caller".to_owned());
+                return Err(ExportedError::Shape { file: path.to_owned(), value, op });
+            };
+            reader.add(&input.name, shape, is_whole(input.element), Role::Input);
         }
         Ok(reader)
     }
 
     /// `--batch` and `--seq` name the first dimensions of the first input; every other open one needs `--dim`.
-    fn bind(&mut self, inputs: &[&ValueInfoProto], bindings: &Bindings) -> Result<(), ExportedError> {
+    fn bind(&mut self, inputs: &[&ValueInfo], bindings: &Bindings) -> Result<(), ExportedError> {
         let mut open = Vec::new();
         for (i, input) in inputs.iter().enumerate() {
-            let dims =
-                input.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).and_then(|t| t.shape.as_ref());
-            for (d, dim) in dims.map_or(&[][..], |s| s.dim.as_slice()).iter().enumerate() {
+            for (d, dim) in input.shape.as_deref().unwrap_or_default().iter().enumerate() {
                 let (given, what) = match (i, d) {
                     (0, 0) => (bindings.batch, "batch"),
                     (0, 1) => (bindings.seq, "sequence"),
                     _ => (None, ""),
                 };
-                match (&dim.dim_param, dim.dim_value) {
-                    (Some(name), _) if !name.is_empty() => {
-                        open.push(name.clone());
+                match open_name(dim, Some(&input.name), d) {
+                    Ok(fixed) if given.is_some_and(|g| g != fixed) => {
+                        return Err(ExportedError::Fixed { file: self.path.to_owned(), what, fixed });
+                    }
+                    Err(Some(name)) => {
                         if let Some(size) = given {
                             self.names.entry(name.clone()).or_insert(size);
                         }
-                    }
-                    (_, Some(fixed)) if given.is_some_and(|g| i64::try_from(g) != Ok(fixed)) => {
-                        let fixed = fixed.max(0) as u64;
-                        return Err(ExportedError::Fixed { file: self.path.to_owned(), what, fixed });
+                        open.push(name);
                     }
                     _ => {}
                 }
@@ -107,18 +98,29 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn declared_shape(&self, info: &ValueInfoProto) -> Result<Option<Vec<u64>>, ExportedError> {
-        let tensor = info.r#type.as_ref().and_then(|t| t.tensor_type.as_ref());
-        let Some(shape) = tensor.and_then(|t| t.shape.as_ref()) else { return Ok(None) };
+    /// The shape written down for a tensor; `None` where a dimension has neither size nor name. An input's dimensions
+    /// without a name are named after it, so that the user can give them.
+    fn declared_shape(
+        &self,
+        info: &ValueInfo,
+        input: Option<&str>,
+    ) -> Result<Option<Vec<u64>>, ExportedError> {
+        let Some(shape) = &info.shape else { return Ok(None) };
         let mut sizes = Vec::new();
-        for dim in &shape.dim {
-            match (dim.dim_value, &dim.dim_param) {
-                (Some(n), _) => sizes.push(n.max(0) as u64),
-                (None, Some(name)) => sizes.push(evaluate(name, &self.names).map_err(|unknown| {
-                    let dim = if unknown.is_empty() { name.clone() } else { unknown };
-                    ExportedError::Open { file: self.path.to_owned(), dim }
-                })?),
-                (None, None) => return Ok(None),
+        for (d, dim) in shape.iter().enumerate() {
+            match open_name(dim, input, d) {
+                Ok(size) => sizes.push(size),
+                Err(Some(name)) => {
+                    let size = match self.names.get(&name) {
+                        Some(&size) => Ok(size),
+                        None => evaluate(&name, &self.names),
+                    };
+                    sizes.push(size.map_err(|unknown| {
+                        let dim = if unknown.is_empty() { name } else { unknown };
+                        ExportedError::Open { file: self.path.to_owned(), dim }
+                    })?);
+                }
+                Err(None) => return Ok(None),
             }
         }
         Ok(Some(sizes))
@@ -131,34 +133,32 @@ impl<'a> Reader<'a> {
         self.values.len() - 1
     }
 
-    fn initializer(&mut self, tensor: &TensorProto) {
+    fn initializer(&mut self, name: &str, tensor: &Tensor) {
         let shape: Vec<u64> = tensor.dims.iter().map(|&d| d.max(0) as u64).collect();
         let whole = is_whole(tensor.data_type);
         let single = elements(&shape) <= 1;
         let role = if whole || single { Role::Buffer } else { Role::Parameter };
-        let name = tensor.name.clone().unwrap_or_default();
-        let place = self.add(&name, shape, whole, role);
-        if let Some(numbers) = whole_numbers(tensor) {
-            self.constants.insert(place, numbers);
+        let place = self.add(name, shape, whole, role);
+        if let Some(numbers) = &tensor.numbers {
+            self.constants.insert(place, numbers.clone());
         }
     }
 
-    fn program(mut self, graph: &GraphProto, name: &str) -> Result<Program, ExportedError> {
-        for node in &graph.node {
+    fn program(mut self, graph: &Graph, name: &str) -> Result<Program, ExportedError> {
+        for node in &graph.nodes {
             self.node(node)?;
         }
-        let outputs =
-            graph.output.iter().filter_map(|o| self.places.get(o.name.as_deref()?).copied()).collect();
+        let outputs = graph.outputs.iter().filter_map(|o| self.places.get(&o.name).copied()).collect();
         let first = self.values.iter().find(|v| v.role == Role::Input);
         let samples = first.and_then(|v| v.shape.first()).copied().unwrap_or(1).max(1);
         let seq = first.filter(|v| v.content == Content::Int).and_then(|v| v.shape.get(1)).copied();
         Ok(Program { name: name.to_owned(), samples, seq, values: self.values, calls: self.calls, outputs })
     }
 
-    fn node(&mut self, node: &NodeProto) -> Result<(), ExportedError> {
-        let op = node.op_type.as_deref().unwrap_or_default();
+    fn node(&mut self, node: &Node) -> Result<(), ExportedError> {
+        let op = node.op_type.as_str();
         let mut inputs: Vec<Option<usize>> = Vec::new();
-        for name in &node.input {
+        for name in &node.inputs {
             if name.is_empty() {
                 inputs.push(None);
                 continue;
@@ -169,14 +169,13 @@ impl<'a> Reader<'a> {
             };
             inputs.push(Some(place));
         }
-        let attributes = Attributes(&node.attribute);
+        let attributes = Attributes(&node.attributes);
         if op == "Constant" {
             if let (Some(tensor), Some(out)) =
-                (attributes.find("value").and_then(|a| a.t.as_ref()), node.output.first())
+                (attributes.find("value").and_then(|a| a.tensor.as_ref()), node.outputs.first())
             {
-                let tensor = TensorProto { name: Some(out.clone()), ..tensor.clone() };
-                self.initializer(&tensor);
-            } else if let Some(out) = node.output.first() {
+                self.initializer(out, tensor);
+            } else if let Some(out) = node.outputs.first() {
                 let numbers = attributes
                     .wholes("value_ints")
                     .or_else(|| attributes.whole("value_int").map(|n| vec![n]));
@@ -187,11 +186,12 @@ impl<'a> Reader<'a> {
             }
             return Ok(());
         }
-        let facts = self.infer(op, &inputs, &attributes, node.output.len());
+        self.check_node(node, &inputs, &attributes)?;
+        let facts = self.infer(op, &inputs, &attributes, node.outputs.len());
         let mut outputs = Vec::new();
-        for (i, name) in node.output.iter().enumerate().filter(|(_, n)| !n.is_empty()) {
+        for (i, name) in node.outputs.iter().enumerate().filter(|(_, n)| !n.is_empty()) {
             let declared = match self.declared.get(name.as_str()) {
-                Some(&info) => self.declared_shape(info).unwrap_or(None),
+                Some(&info) => self.declared_shape(info, None).unwrap_or(None),
                 None => None,
             };
             let Some(shape) = facts.shapes.get(i).cloned().flatten().or(declared) else {
@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
                     op: op.to_owned(),
                 });
             };
-            let whole = match self.declared.get(name.as_str()).and_then(|v| element(v)) {
+            let whole = match self.declared.get(name.as_str()).and_then(|v| v.element) {
                 Some(kind) => is_whole(Some(kind)),
                 None => facts.whole,
             };
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
             outputs.push(place);
         }
         if facts.numbers.is_none() {
-            let path = layer_path(node.name.as_deref().unwrap_or_default());
+            let path = layer_path(&node.name);
             self.translate(op, &inputs, &attributes, outputs, &path);
         }
         Ok(())
@@ -239,54 +239,34 @@ fn layer_path(name: &str) -> String {
     path
 }
 
-fn element(info: &ValueInfoProto) -> Option<DataType> {
-    info.r#type.as_ref()?.tensor_type.as_ref()?.elem_type
-}
-
-/// Short whole-number contents, from whichever field holds them.
-fn whole_numbers(tensor: &TensorProto) -> Option<Vec<i64>> {
-    let count = tensor.dims.iter().fold(1_usize, |n, &d| n.saturating_mul(d.max(0) as usize));
-    if count > MAX_CONSTANT {
-        return None;
-    }
-    if !tensor.int64_data.is_empty() {
-        return Some(tensor.int64_data.clone());
-    }
-    if !tensor.int32_data.is_empty() && is_whole(tensor.data_type) {
-        return Some(tensor.int32_data.iter().map(|&n| i64::from(n)).collect());
-    }
-    let raw = tensor.raw_data.as_ref()?.borrow();
-    match tensor.data_type? {
-        DataType::INT64 => {
-            Some(raw.chunks_exact(8).filter_map(|c| Some(i64::from_le_bytes(c.try_into().ok()?))).collect())
-        }
-        DataType::INT32 => Some(
-            raw.chunks_exact(4)
-                .filter_map(|c| Some(i64::from(i32::from_le_bytes(c.try_into().ok()?))))
-                .collect(),
-        ),
-        _ => None,
+/// A dimension's size, or the name it is known by while it is open: its own, or one made of the input and its place.
+/// Some exporters write an unknown size as a negative number.
+fn open_name(dim: &Dim, input: Option<&str>, place: usize) -> Result<u64, Option<String>> {
+    match (dim.value.and_then(|v| u64::try_from(v).ok()), dim.param.as_deref()) {
+        (_, Some(name)) if !name.is_empty() => Err(Some(name.to_owned())),
+        (Some(size), _) => Ok(size),
+        _ => Err(input.map(|name| format!("{name}_{place}"))),
     }
 }
 
 /// Attributes by name.
-pub(super) struct Attributes<'a>(&'a [AttributeProto]);
+pub(super) struct Attributes<'a>(&'a [Attribute]);
 
 impl Attributes<'_> {
-    fn find(&self, name: &str) -> Option<&AttributeProto> {
-        self.0.iter().find(|a| a.name.as_deref() == Some(name))
+    fn find(&self, name: &str) -> Option<&Attribute> {
+        self.0.iter().find(|a| a.name == name)
     }
 
     pub fn whole(&self, name: &str) -> Option<i64> {
-        self.find(name)?.i
+        self.find(name)?.whole
     }
 
     pub fn wholes(&self, name: &str) -> Option<Vec<i64>> {
-        self.find(name).map(|a| a.ints.clone()).filter(|v| !v.is_empty())
+        self.find(name).map(|a| a.wholes.clone()).filter(|v| !v.is_empty())
     }
 
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.find(name)?.s.as_deref()
+        self.find(name)?.text.as_deref()
     }
 }
 

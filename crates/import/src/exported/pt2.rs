@@ -1,26 +1,60 @@
 //! `torch.export` archives (`.pt2`): a stored zip whose `models/model.json` lists every call with its tensors.
 
 use super::expression::{evaluate, name as name_in};
-use super::{Bindings, ExportedError};
+use super::{Bindings, ExportedError, bounded_json};
 use preflop_core::model::graph::Content;
 use preflop_core::model::program::{Arg, Program, ProgramCall, ProgramValue, Role};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::Read as _;
+use std::io::{BufReader, Read, Seek};
 
-/// The description of a network is some megabytes; anything near this is something else.
-const MAX_JSON: u64 = 512 << 20;
+/// Memory that the description of a network may take. It grows with the number of calls (about 2 kB for each), not with
+/// the weights: 100,000 calls fit.
+const MAX_DESCRIPTION: usize = 256 << 20;
+
+/// Parts of the description that nothing here looks at; the stack of every call is most of it.
+const DROPPED: &[&str] =
+    &["stack_trace", "source_fn_stack", "from_node", "torch_fn", "module_call_graph", "guards_code"];
 
 /// Reads an archive; `name` is the model's name in reports.
-pub fn read_pt2(file: &File, path: &str, name: &str, bindings: &Bindings) -> Result<Program, ExportedError> {
+pub fn read_pt2(
+    archive: impl Read + Seek,
+    path: &str,
+    name: &str,
+    bindings: &Bindings,
+) -> Result<Program, ExportedError> {
     let not = |detail: String| ExportedError::NotThat {
         file: path.to_owned(),
         what: "a torch.export archive",
         detail,
     };
-    let text = model_json(file).map_err(&not)?;
-    let document: Json = serde_json::from_slice(&text).map_err(|e| not(e.to_string()))?;
+    from_document(&model_json(archive).map_err(not)?, path, name, bindings)
+}
+
+/// Reads the description that an archive holds.
+pub fn read_pt2_description(
+    text: impl Read,
+    path: &str,
+    name: &str,
+    bindings: &Bindings,
+) -> Result<Program, ExportedError> {
+    let what = "the description of a torch.export archive";
+    let document = bounded_json::read(text, MAX_DESCRIPTION, DROPPED)
+        .map_err(|detail| ExportedError::NotThat { file: path.to_owned(), what, detail })?;
+    from_document(&document, path, name, bindings)
+}
+
+fn from_document(
+    document: &Json,
+    path: &str,
+    name: &str,
+    bindings: &Bindings,
+) -> Result<Program, ExportedError> {
+    let not = |detail: String| ExportedError::NotThat {
+        file: path.to_owned(),
+        what: "a torch.export archive",
+        detail,
+    };
     let module = &document["graph_module"];
     if !module["graph"]["nodes"].is_array() {
         return Err(not("its model.json has no graph".to_owned()));
@@ -28,18 +62,16 @@ pub fn read_pt2(file: &File, path: &str, name: &str, bindings: &Bindings) -> Res
     Reader::new(module, path, bindings)?.program(name)
 }
 
-/// The description inside the archive.
-fn model_json(file: &File) -> Result<Vec<u8>, String> {
-    let file = file.try_clone().map_err(|e| e.to_string())?;
+/// The description inside the archive, read to its end and held against its checksum.
+fn model_json(archive: impl Read + Seek) -> Result<Json, String> {
     let mut buffer = vec![0; rawzip::RECOMMENDED_BUFFER_SIZE];
-    let archive = rawzip::ZipArchive::from_file(file, &mut buffer).map_err(|e| e.to_string())?;
+    let archive = rawzip::ZipArchive::from_seekable(archive, &mut buffer).map_err(|e| e.to_string())?;
     let mut entries = archive.entries(&mut buffer);
     let mut found = None;
     while let Some(entry) = entries.next_entry().map_err(|e| e.to_string())? {
         let path = entry.file_path();
         let inside = String::from_utf8_lossy(path.as_ref()).into_owned();
-        let wanted = inside.ends_with("models/model.json") || inside == "serialized_exported_program.json";
-        if wanted && entry.uncompressed_size_hint() <= MAX_JSON {
+        if inside.ends_with("models/model.json") || inside == "serialized_exported_program.json" {
             if entry.compression_method() != rawzip::CompressionMethod::STORE {
                 return Err(format!("`{inside}` is compressed"));
             }
@@ -48,9 +80,13 @@ fn model_json(file: &File) -> Result<Vec<u8>, String> {
     }
     let found = found.ok_or("it holds no models/model.json")?;
     let entry = archive.get_entry(found).map_err(|e| e.to_string())?;
-    let mut text = Vec::new();
-    entry.reader().take(MAX_JSON).read_to_end(&mut text).map_err(|e| e.to_string())?;
-    Ok(text)
+    let mut text = BufReader::with_capacity(1 << 16, entry.verifying_reader(entry.reader()));
+    let parsed = bounded_json::read(&mut text, MAX_DESCRIPTION, DROPPED);
+    // The checksum is looked at when the last byte was read; it explains what else is wrong.
+    match std::io::copy(&mut text, &mut std::io::sink()) {
+        Err(e) => Err(format!("its model.json is damaged ({e})")),
+        Ok(_) => parsed,
+    }
 }
 
 struct Reader<'a> {

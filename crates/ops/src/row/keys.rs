@@ -1,7 +1,7 @@
 //! The keys that the shape of a row may have.
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use std::fmt;
 
 /// A size that may be given once or as [height, width].
@@ -36,50 +36,144 @@ impl<'de> Deserialize<'de> for Pair {
     }
 }
 
-/// Every key that any operator's shape may have.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Shape {
-    pub(super) b: Option<u64>,
-    pub(super) m: Option<u64>,
-    pub(super) n: Option<u64>,
-    pub(super) k: Option<u64>,
-    pub(super) bias: Option<bool>,
-    pub(super) layout: Option<GemmLayout>,
-    pub(super) ci: Option<u64>,
-    pub(super) co: Option<u64>,
-    pub(super) hw: Option<u64>,
-    pub(super) r: Option<u64>,
-    pub(super) s: Option<u64>,
-    pub(super) stride: Option<Pair>,
-    pub(super) pad: Option<Pair>,
-    pub(super) dilation: Option<Pair>,
-    pub(super) groups: Option<u64>,
-    pub(super) channels_last: Option<bool>,
-    pub(super) native: Option<bool>,
-    pub(super) input: Option<u64>,
-    pub(super) hidden: Option<u64>,
-    pub(super) layers: Option<u64>,
-    pub(super) bidirectional: Option<bool>,
-    pub(super) h: Option<u64>,
-    pub(super) w: Option<u64>,
-    pub(super) kv: Option<u64>,
-    pub(super) kv_len: Option<u64>,
-    pub(super) dropout: Option<f64>,
-    pub(super) d: Option<u64>,
-    pub(super) causal: Option<bool>,
-    pub(super) rows: Option<u64>,
-    pub(super) cols: Option<u64>,
-    pub(super) c: Option<Channels>,
-    pub(super) v: Option<u64>,
-    pub(super) parts: Option<u64>,
-    pub(super) boxes: Option<u64>,
-    pub(super) rois: Option<u64>,
-    pub(super) size: Option<u64>,
-    pub(super) sampling: Option<u64>,
-    pub(super) scale: Option<Scale>,
-    pub(super) mode: Option<String>,
-    pub(super) out: Option<u64>,
+macro_rules! shape {
+    ($($key:ident: $kind:ty,)*) => {
+        /// Every key that any operator's shape may have; others are errors.
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub(super) struct Shape {
+            $(pub(super) $key: Option<$kind>,)*
+        }
+
+        impl Shape {
+            /// All keys.
+            pub(super) const KEYS: &[&str] = &[$(stringify!($key)),*];
+
+            /// The first key that has a value and is not one of these.
+            pub(super) fn other_than(&self, known: &[&str]) -> Option<&'static str> {
+                $(if self.$key.is_some() && !known.contains(&stringify!($key)) {
+                    return Some(stringify!($key));
+                })*
+                None
+            }
+        }
+    };
+}
+
+shape! {
+    b: u64,
+    m: u64,
+    n: u64,
+    k: u64,
+    bias: bool,
+    layout: GemmLayout,
+    ci: u64,
+    co: u64,
+    hw: u64,
+    r: u64,
+    s: u64,
+    stride: Pair,
+    pad: Pair,
+    dilation: Pair,
+    groups: u64,
+    channels_last: bool,
+    native: bool,
+    input: u64,
+    hidden: u64,
+    layers: u64,
+    bidirectional: bool,
+    h: u64,
+    w: u64,
+    kv: u64,
+    kv_len: u64,
+    dropout: f64,
+    d: u64,
+    causal: bool,
+    rows: u64,
+    cols: u64,
+    c: Channels,
+    v: u64,
+    parts: u64,
+    boxes: u64,
+    rois: u64,
+    size: u64,
+    sampling: u64,
+    scale: Scale,
+    mode: String,
+    out: u64,
+    // Measured files say how a call was made; these do not change its model.
+    out_pad: IgnoredAny,
+    backend: IgnoredAny,
+    train: IgnoredAny,
+    to: IgnoredAny,
+    fast_accum: IgnoredAny,
+}
+
+const GEMM: &[&str] = &["b", "m", "n", "k", "bias", "layout", "scale", "fast_accum"];
+const CONV: &[&str] = &[
+    "b",
+    "ci",
+    "co",
+    "hw",
+    "h",
+    "w",
+    "k",
+    "r",
+    "s",
+    "stride",
+    "pad",
+    "dilation",
+    "groups",
+    "channels_last",
+    "bias",
+    "out_pad",
+];
+const ATTENTION: &[&str] =
+    &["b", "h", "kv", "s", "d", "kv_len", "causal", "dropout", "backend", "layout", "train"];
+const RNN: &[&str] = &["b", "s", "input", "hidden", "layers", "bidirectional", "bias", "dropout", "train"];
+const ROWWISE: &[&str] = &["rows", "cols"];
+const SPATIAL: &[&str] =
+    &["b", "c", "hw", "h", "w", "k", "stride", "pad", "groups", "channels_last", "native", "out", "train"];
+const TABLE: &[&str] = &["v", "d", "n"];
+const OPTIMIZER: &[&str] = &["n", "parts"];
+const MOVEMENT: &[&str] =
+    &["rows", "cols", "b", "s", "h", "w", "d", "c", "hw", "n", "v", "to", "channels_last"];
+const VISION: &[&str] = &[
+    "b",
+    "c",
+    "hw",
+    "h",
+    "w",
+    "scale",
+    "mode",
+    "rois",
+    "size",
+    "out",
+    "sampling",
+    "boxes",
+    "n",
+    "channels_last",
+];
+const ELEMENTWISE: &[&str] = &["n", "rows", "cols", "to"];
+
+/// The keys that an operator's shape may have.
+pub(super) fn of(op: &str) -> &'static [&'static str] {
+    match op {
+        "mm" | "linear" | "bmm" => GEMM,
+        "conv2d" | "conv_transpose2d" => CONV,
+        "sdpa" => ATTENTION,
+        "lstm" | "gru" | "rnn" => RNN,
+        "softmax" | "log_softmax" | "layernorm" | "rmsnorm" | "sum" | "mean" | "argmax" | "sum_cols"
+        | "sum_channels" | "cumsum" => ROWWISE,
+        "batchnorm" | "batchnorm_native" | "batchnorm_eval" | "groupnorm" | "maxpool" | "avgpool"
+        | "adaptive_avgpool" | "gap" => SPATIAL,
+        "embedding" | "cross_entropy" => TABLE,
+        "adam" | "adam_single" | "adam_foreach" | "sgd_foreach" | "sgd_plain" => OPTIMIZER,
+        "transpose" | "cat" | "cat_channels" | "cat_strided" | "permute_copy" | "gather" | "index_select"
+        | "roll" | "layout_conversion" | "to_channels_last" => MOVEMENT,
+        "interpolate" | "roi_align" | "nms" => VISION,
+        _ => ELEMENTWISE,
+    }
 }
 
 /// A resize factor, or the scaling mode of an fp8 product.
@@ -87,7 +181,7 @@ pub(super) struct Shape {
 #[serde(untagged)]
 pub(super) enum Scale {
     Factor(f64),
-    Mode(serde::de::IgnoredAny),
+    Mode(IgnoredAny),
 }
 
 /// Channels of one tensor, or of each tensor that is joined.

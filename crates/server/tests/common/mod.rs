@@ -12,6 +12,8 @@ use tokio::sync::oneshot;
 pub struct Running {
     pub address: SocketAddr,
     pub token: Option<String>,
+    /// The address to open.
+    pub url: String,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -22,6 +24,10 @@ impl Running {
     }
 
     pub fn with(limits: Limits, token: Option<&str>) -> Self {
+        Self::of(Engine::new(None).unwrap(), limits, token)
+    }
+
+    pub fn of(engine: Engine, limits: Limits, token: Option<&str>) -> Self {
         let config = Config {
             host: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 0,
@@ -34,13 +40,13 @@ impl Running {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let server = Server::bind(config, Engine::new(None).unwrap()).await.unwrap();
-                ready.send((server.address(), server.token().map(str::to_string))).unwrap();
+                let server = Server::bind(config, engine).await.unwrap();
+                ready.send((server.address(), server.token().map(str::to_string), server.url())).unwrap();
                 server.run(async { drop(stopped.await) }).await.unwrap();
             });
         });
-        let (address, token) = is_ready.recv().unwrap();
-        Self { address, token, stop: Some(stop), thread: Some(thread) }
+        let (address, token, url) = is_ready.recv().unwrap();
+        Self { address, token, url, stop: Some(stop), thread: Some(thread) }
     }
 
     pub fn connect(&self) -> TcpStream {

@@ -106,6 +106,11 @@ pub fn fit(
     if middle.abs() > 2.0 * LARGEST {
         return Err(FitError::Unlikely { factor: format!("{:.3e}", middle.exp()) });
     }
+    // A row that far from the others was measured wrongly: a clock that stood still, a unit that slipped.
+    rows.retain(|r| (r.ratio - middle).abs() <= 2.0 * LARGEST);
+    if rows.len() < FEWEST {
+        return Err(FitError::Few { rows: rows.len() });
+    }
     number_folds(&mut rows);
     let mut held_out: Vec<(Row, f64)> = Vec::new();
     for fold in 0..FOLDS {

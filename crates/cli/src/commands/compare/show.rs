@@ -4,8 +4,8 @@ use super::args::Question;
 use super::row::Row;
 use super::{price_kind, unpriced};
 use crate::commands::tabular::{self, Column, Columns};
+use crate::destination;
 use crate::output::{self, Align, Output, three_digits};
-use anyhow::Context as _;
 use comfy_table::{Cell, Color};
 use preflop_core::cost::{Limits, RankBy};
 use preflop_core::units::{Bytes, Seconds};
@@ -226,7 +226,7 @@ pub fn write_file(path: &str, rows: &[Row]) -> anyhow::Result<()> {
 
 /// Time against cost of a million samples, the front as a line.
 pub fn plot(path: &str, question: &Question, rows: &[Row]) -> anyhow::Result<()> {
-    let format = preflop_plot::Format::of_path(path)?;
+    let format = output::chart_format(path)?;
     let points = rows
         .iter()
         .filter(|r| r.fits)
@@ -253,5 +253,5 @@ pub fn plot(path: &str, question: &Question, rows: &[Row]) -> anyhow::Result<()>
         points,
     };
     let bytes = plane.draw()?.render(format)?;
-    std::fs::write(path, bytes).with_context(|| format!("cannot write `{path}`"))
+    destination::write_bytes(path, bytes)
 }

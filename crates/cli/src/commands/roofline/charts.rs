@@ -2,12 +2,13 @@
 
 use super::page;
 use super::view::View;
+use crate::destination;
 use crate::error::InputError;
-use anyhow::Context as _;
+use crate::output;
 use preflop_core::ops::Family;
 use preflop_core::roofline::{Level, Machine, Pipe, Resource, Row, Work};
 use preflop_plot::{
-    Chart, Format, LaunchBox, Mark, NamedRate, PlaneChart, RatePoint, RateSeries, RooflineChart, Rug, Series,
+    Chart, LaunchBox, Mark, NamedRate, PlaneChart, RatePoint, RateSeries, RooflineChart, Rug, Series,
 };
 
 /// What the user asked for.
@@ -35,7 +36,7 @@ pub fn write(path: &str, title: &str, views: &[View], wanted: &Wanted) -> anyhow
     let bytes = if path.to_ascii_lowercase().ends_with(".html") {
         page::roofline(title, views, wanted.per_call, MAX_MARKS)?.into_bytes()
     } else {
-        let format = Format::of_path(path).map_err(|_| {
+        let format = output::chart_format(path).map_err(|_| {
             InputError::new(format!("cannot tell the format of `{path}`")).hint("name it .svg, .png or .html")
         })?;
         let chart = match wanted.kind {
@@ -44,7 +45,7 @@ pub fn write(path: &str, title: &str, views: &[View], wanted: &Wanted) -> anyhow
         };
         chart.render(format)?
     };
-    std::fs::write(path, bytes).with_context(|| format!("cannot write `{path}`"))
+    destination::write_bytes(path, bytes)
 }
 
 /// The pipe that the user named, or the one with most FLOPs.

@@ -3,6 +3,7 @@
 mod charts;
 mod page;
 
+use crate::destination;
 use crate::error::InputError;
 use crate::output::{self, Align, Output, three_digits};
 use anyhow::Context as _;
@@ -84,12 +85,12 @@ fn write(study: &Study, folder: &Path) -> anyhow::Result<()> {
     let charts = charts::all(study)?;
     for (name, svg) in &charts {
         let path = folder.join(format!("{name}.svg"));
-        std::fs::write(&path, svg).with_context(|| failed(&path))?;
+        destination::write_bytes(&path, svg)?;
     }
     let path = folder.join("index.html");
-    std::fs::write(&path, page::html(study, &charts)?).with_context(|| failed(&path))?;
+    destination::write_bytes(&path, page::html(study, &charts)?)?;
     let path = folder.join("study.json");
-    std::fs::write(&path, serde_json::to_string_pretty(study)?).with_context(|| failed(&path))
+    destination::write_bytes(&path, serde_json::to_string_pretty(study)?)
 }
 
 fn print(study: &Study, folder: Option<&str>, output: &Output) -> anyhow::Result<()> {

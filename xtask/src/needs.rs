@@ -1,0 +1,113 @@
+//! What the tests need beside Rust: said at their start, with how to get it, what stays untested without it, and how much
+//! room it takes.
+
+use crate::python;
+use crate::run::{cargo, program, works};
+use std::path::{Path, PathBuf};
+
+/// Something that a step needs.
+struct Need {
+    what: &'static str,
+    /// The step that is left out without it; empty if it installs itself.
+    step: &'static str,
+    /// How to get it.
+    get: &'static str,
+    there: bool,
+}
+
+/// What is there, found out once.
+pub struct Needs {
+    all: Vec<Need>,
+}
+
+impl Needs {
+    /// Looks around.
+    pub fn find(root: &Path) -> Self {
+        let venv = works(&mut program(root, "python3", &["-c", "import venv, ensurepip"]));
+        Self {
+            all: vec![
+                Need {
+                    what: "rustfmt and clippy",
+                    step: "",
+                    get: "rustup component add rustfmt clippy (done by the set-up step)",
+                    there: works(&mut cargo(root, &["clippy", "--version"])),
+                },
+                Need {
+                    what: "Python 3.10 or newer with venv",
+                    step: "Python",
+                    get: "apt install python3-venv, or python.org",
+                    there: venv,
+                },
+                Need {
+                    what: "Node.js 20 or newer with npm",
+                    step: "browser",
+                    get: "apt install npm, or nodejs.org",
+                    there: works(&mut program(root, "npm", &["--version"])),
+                },
+                Need {
+                    what: "Chromium",
+                    step: "browser",
+                    get: "apt install chromium, or npx playwright install chromium (no root needed)",
+                    there: chromium().is_some() || can_install(root),
+                },
+                Need {
+                    what: "cargo-deny",
+                    step: "advisories",
+                    get: "cargo install --locked cargo-deny",
+                    there: works(&mut cargo(root, &["deny", "--version"])),
+                },
+            ],
+        }
+    }
+
+    /// Says what is missing, and what will be downloaded before it is.
+    pub fn tell(&self, root: &Path) {
+        for need in self.all.iter().filter(|n| !n.there) {
+            let without = if need.step.is_empty() {
+                String::new()
+            } else {
+                format!("; without it the step `{}` is NOT RUN", need.step)
+            };
+            println!("    missing: {} ({}){without}", need.what, need.get);
+        }
+        if self.allow("Python") && !python::is_installed(root) {
+            println!(
+                "    PyTorch and its libraries (5.8 GB, some minutes) will be installed into {}",
+                python::cache_folder()
+                    .map_or_else(|_| "the cache folder".to_string(), |f| f.display().to_string())
+            );
+        }
+    }
+
+    /// Is everything there that this step needs?
+    pub fn allow(&self, step: &str) -> bool {
+        self.all.iter().all(|n| n.step != step || n.there)
+    }
+
+    /// Steps that cannot run here.
+    pub fn left_out(&self) -> Vec<&'static str> {
+        let mut steps: Vec<&str> =
+            self.all.iter().filter(|n| !n.there && !n.step.is_empty()).map(|n| n.step).collect();
+        steps.dedup();
+        steps
+    }
+}
+
+/// A Chromium: the system's, or the one that Playwright keeps in the user's cache.
+pub fn chromium() -> Option<PathBuf> {
+    let system =
+        ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let kept =
+        std::fs::read_dir(home.join(".cache/ms-playwright")).into_iter().flatten().filter_map(Result::ok);
+    let playwright = kept
+        .filter(|e| e.file_name().to_string_lossy().starts_with("chromium-"))
+        .flat_map(|e| ["chrome-linux64/chrome", "chrome-linux/chrome"].map(|c| e.path().join(c)));
+    system.into_iter().chain(playwright).find(|path| path.exists())
+}
+
+/// May Debian's packages be installed here?
+pub fn can_install(root: &Path) -> bool {
+    let root_user = crate::run::output_of(&mut program(root, "id", &["-u"])).is_ok_and(|id| id.trim() == "0");
+    root_user && works(&mut program(root, "apt-get", &["--version"]))
+}
