@@ -13,7 +13,7 @@
 mod data;
 mod terms;
 
-pub use terms::{Breakdown, CollectiveUse, Outcome};
+pub use terms::{Breakdown, CollectiveUse, Outcome, Uses};
 
 use crate::collective::{Collectives, Group, Kind, Prediction};
 use crate::interval::LogInterval;
@@ -23,7 +23,6 @@ use crate::rank::{Busy, OperatorTimes};
 use crate::strategy::{Recompute, Schedule, Strategy};
 use crate::{Cluster, ClusterError};
 use preflop_core::Dtype;
-use terms::Uses;
 
 /// The question: a model on a cluster.
 #[derive(Debug, Clone, Copy)]

@@ -10,7 +10,7 @@
 
 pub mod cluster;
 pub mod collective;
-
+pub mod data_parallel;
 pub mod error;
 pub mod interval;
 pub mod iteration;
@@ -18,11 +18,11 @@ pub mod link;
 pub mod memory;
 pub mod model;
 pub mod node;
-
+pub mod plan;
 pub mod rank;
-
+pub mod scale;
 pub mod strategy;
-
+pub mod timeline;
 pub mod validate;
 
 pub use cluster::Cluster;

@@ -3,6 +3,8 @@
 use crate::interval::LogInterval;
 use preflop_core::Gpu;
 use preflop_core::model::{HostWork, Iteration, Step};
+use preflop_core::ops::Family;
+use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
 
 /// Time of a list of operators on one GPU.
@@ -61,5 +63,48 @@ impl OperatorTimes for CoreTimes<'_> {
             launches: p.launches,
             flops: p.flops.0,
         }
+    }
+}
+
+/// The same times with attention and everything but products slower by a factor: kernels of an older stack.
+#[derive(Debug)]
+pub struct Aged<'a, T> {
+    /// Times of today's kernels.
+    pub inner: &'a T,
+    /// Factor of fused attention.
+    pub attention: f64,
+    /// Factor of norms, activations, residuals, loss.
+    pub pointwise: f64,
+}
+
+impl<T: OperatorTimes> OperatorTimes for Aged<'_, T> {
+    fn busy(&self, steps: &[Step]) -> Busy {
+        let mut out = Busy::default();
+        let of = |family: Family| match family {
+            Family::Gemm => 1.0,
+            Family::Attention => self.attention,
+            _ => self.pointwise,
+        };
+        for kind in [Family::Gemm, Family::Attention, Family::Elementwise] {
+            let factor = of(kind);
+            let own: Vec<Step> = steps
+                .iter()
+                .filter(|s| {
+                    let family = s.call.family();
+                    match kind {
+                        Family::Elementwise => !matches!(family, Family::Gemm | Family::Attention),
+                        _ => family == kind,
+                    }
+                })
+                .cloned()
+                .collect();
+            let part = self.inner.busy(&own);
+            out.time += factor * part.time;
+            out.low += factor * part.low;
+            out.high += factor * part.high;
+            out.launches += part.launches;
+            out.flops += part.flops;
+        }
+        out
     }
 }

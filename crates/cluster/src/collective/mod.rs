@@ -7,6 +7,7 @@
 mod bus;
 pub mod fitted;
 pub mod lines;
+pub mod log;
 
 pub mod network;
 

@@ -315,7 +315,31 @@ impl Shard {
         work.saved += rows * width as f64 * self.size();
         self.inner(&mut work, model);
         self.residual(&mut work, "residual", model);
+        if matches!(self.stack, Stack::Eager | Stack::Compiled) {
+            self.select_operators(&mut work, model);
+        }
         work
+    }
+
+    /// Selective checkpointing of PyTorch works by operator: attention and every second product keep their output, all else
+    /// runs again. Products in order: query, key, value, out, (gate,) up, down; the first is kept.
+    fn select_operators(&self, work: &mut Work, model: &Transformer) {
+        let (tokens, e) = (self.tokens() as f64, self.size());
+        let (heads, kv) = (model.heads / self.tp, (model.kv_heads / self.tp).max(1));
+        let (d, inner) = (model.head_dim, (model.inner / self.tp).max(1));
+        let mut columns = vec![heads * d, kv * d, kv * d, model.width];
+        columns.extend(std::iter::repeat_n(inner, if model.gated { 2 } else { 1 }));
+        columns.push(model.width);
+        let kept: u64 = columns.iter().step_by(2).sum();
+        let attention = tokens * (heads * d) as f64 * e + tokens * heads as f64 * 4.0;
+        let selected = work.input + attention + tokens * kept as f64 * e;
+        work.saved_core = (work.saved - selected).max(0.0);
+        let again = |s: &&Step| match (&s.call.op, s.name.as_str()) {
+            (Op::Attention(_), _) | (Op::Gemm(_), "qkv" | "down") => false,
+            (Op::Gemm(_), "up") => model.gated,
+            _ => true,
+        };
+        work.core = work.forward.iter().filter(again).cloned().collect();
     }
 
     /// Token and position tables.
@@ -366,11 +390,15 @@ impl Shard {
         }
         work.push(Phase::Backward, "loss", loss, Pass::Bwd, Dtype::Fp32, 1);
         self.pointwise(&mut work, Phase::Backward, "loss", ElementwiseKind::Cast, logits);
-        // 16-bit logits, their fp32 copy, and log-probabilities or gradient.
-        let size = logits as f64;
-        work.saved += size * 4.0;
-        work.temporary =
-            if self.stack == Stack::Compiled { size * (2.0 + 4.0) } else { size * (2.0 + 4.0 + 4.0) };
+        // Kept: 16-bit logits and fp32 log-probabilities (Megatron turns fp32 logits into them in place). Backward adds fp32
+        // gradients of both and, where fused, a 16-bit one in place of the second.
+        let (kept, added) = match self.stack {
+            Stack::Eager => (6.0, 8.0),
+            Stack::Compiled => (6.0, 6.0),
+            Stack::Megatron | Stack::Te => (4.0, 6.0),
+        };
+        work.saved += logits as f64 * kept;
+        work.temporary = logits as f64 * added;
         work
     }
 
