@@ -1,6 +1,7 @@
 //! Collectives against nccl-tests: left-out systems, left-out link generations, left-out fabrics.
 
 use super::{Pair, descent};
+use crate::collective::lines;
 use crate::collective::network::{self, Constants};
 use crate::collective::{Collectives, Fitted, Group, Kind};
 use crate::interval::LogInterval;
@@ -205,3 +206,31 @@ pub fn cross_intervals(pairs: &mut [Pair]) {
         }
     }
 }
+
+/// The three lines that fit one collective of one system best, from a start.
+pub fn fit_lines(rows: &[Row], system: &str, kind: Kind, link: f64, start: &lines::Lines) -> lines::Lines {
+    let own: Vec<&Row> =
+        rows.iter().filter(|r| is_nccl(r) && r.nodes == 1 && r.system == system && r.kind() == Some(kind)).collect();
+    // Exponents may be negative, and the minimiser moves logs: they are shifted.
+    let pack = |l: &lines::Line| [l.a, l.h, l.phi, l.e + SHIFT];
+    let unpack = |c: &[f64]| -> lines::Lines {
+        std::array::from_fn(|i| {
+            let c = &c[4 * i..4 * i + 4];
+            lines::Line { a: c[0], h: c[1], phi: c[2], e: c[3] - SHIFT }
+        })
+    };
+    let error = |c: &[f64]| {
+        let lines = unpack(c);
+        let one = |r: &&Row| {
+            let t = lines::envelope(&lines, kind, r.gpus as f64, r.message_bytes, link).0;
+            (t * 1e6 / r.time_us).ln().abs()
+        };
+        own.iter().map(one).sum::<f64>() / own.len().max(1) as f64
+    };
+    let limits: Vec<(f64, f64)> =
+        (0..3).flat_map(|_| [(1e-6, 1e-4), (1e-9, 3e-5), (1e-3, 1.0), (SHIFT - 1.0, SHIFT + 2.0)]).collect();
+    let packed: Vec<f64> = start.iter().flat_map(pack).collect();
+    unpack(&descent::minimise(&error, &packed, &limits, 80))
+}
+
+const SHIFT: f64 = 3.0;

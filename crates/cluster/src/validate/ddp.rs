@@ -89,18 +89,25 @@ impl Row {
         let (bus, joined) = match self.gpu.as_str() {
             g if g.starts_with("A100-SXM") => ("nvlink3", Box::Nvlink),
             g if g.starts_with("V100-SXM2") => ("nvlink2", Box::Nvlink),
-            "A40" | "RTX A4000" => ("pcie4", Box::PciePeer),
+            // The one data-centre card on the bus; workstation cards share switches and sockets in many ways.
+            "A40" => ("pcie4", Box::PciePeer),
+            "RTX A4000" => ("pcie4", Box::PcieOther),
             "QRTX 8000" => ("pcie3", Box::PcieOther),
             _ => ("geforce", Box::PcieOther),
         };
         // The second series of this A100 lost its peer access: 1 to 2 GB/s of bus, as virtual machines have it.
         let virtual_machine = yes(&self.virtual_machine) || self.system.contains("A100_40GB_SXM4_v1");
         let joined = if virtual_machine { Box::Virtual } else { joined };
-        let bus = match (joined, bus) {
-            (Box::Virtual, "nvlink3") => "virtual a100",
-            (Box::Virtual, _) => "virtual v100",
-            (_, b) if yes(&self.nvlink_bridge) && b == "geforce" => "geforce bridge",
-            (_, b) => b,
+        let bus = match (joined, bus, self.gpus) {
+            // A virtual machine has the bus that it has, at each number of GPUs: a node file must say it.
+            (Box::Virtual, "nvlink3", 0..=2) => "virtual a100 x 2",
+            (Box::Virtual, "nvlink3", 3..=4) => "virtual a100 x 4",
+            (Box::Virtual, "nvlink3", _) => "virtual a100 x 8",
+            (Box::Virtual, _, 0..=2) => "virtual v100 x 2",
+            (Box::Virtual, _, 3..=4) => "virtual v100 x 4",
+            (Box::Virtual, ..) => "virtual v100 x 8",
+            (_, b, _) if yes(&self.nvlink_bridge) && b == "geforce" => "geforce bridge",
+            (_, b, _) => b,
         };
         let digits = self.system.find('x').map_or(0, |i| i + 1);
         Some(Run {
@@ -165,10 +172,16 @@ impl Constants {
     }
 
     /// The median over runs of what imbalance would explain.
+    ///
+    /// Runs that mostly wait for links say nothing about it, and virtual machines differ among themselves.
     fn settle(&mut self, runs: &[&Run]) {
         let mut by_model: HashMap<String, Vec<f64>> = HashMap::new();
         for r in runs {
-            let left = 1.0 / r.efficiency - 1.0 - self.exposed(r);
+            let exposed = self.exposed(r);
+            if exposed > MOSTLY_LINKS || r.joined == Box::Virtual {
+                continue;
+            }
+            let left = 1.0 / r.efficiency - 1.0 - exposed;
             by_model.entry(r.model.clone()).or_default().push((left / largest_of(r.gpus)).max(0.0));
         }
         for (model, mut values) in by_model {
@@ -177,6 +190,9 @@ impl Constants {
         }
     }
 }
+
+/// Exposed share from which a run is about its links.
+const MOSTLY_LINKS: f64 = 0.1;
 
 fn error(c: &Constants, runs: &[&Run]) -> f64 {
     runs.iter().map(|r| (c.ratio(r) / r.efficiency).ln().abs()).sum::<f64>() / runs.len().max(1) as f64
@@ -191,8 +207,12 @@ pub fn fit(runs: &[&Run]) -> Constants {
         ("pcie3", 10.0),
         ("geforce", 4.0),
         ("geforce bridge", 6.0),
-        ("virtual a100", 2.0),
-        ("virtual v100", 6.0),
+        ("virtual a100 x 2", 2.0),
+        ("virtual a100 x 4", 2.0),
+        ("virtual a100 x 8", 2.0),
+        ("virtual v100 x 2", 6.0),
+        ("virtual v100 x 4", 6.0),
+        ("virtual v100 x 8", 6.0),
     ];
     let mut best = Constants { imbalance: HashMap::new(), bus: start.into_iter().collect(), exponent: -0.3, overlap: 0.5 };
     best.settle(runs);
@@ -229,27 +249,30 @@ pub fn fit(runs: &[&Run]) -> Constants {
 }
 
 /// Runs of one kind of box, each GPU predicted from all others; beside them what perfect scaling would say.
+///
+/// Virtual machines are predicted network by network instead: their buses come from the other networks on the same machine, as a
+/// user would measure and write them into a node file.
 pub fn left_out_gpus(runs: &[Run], joined: Box) -> (Vec<Pair>, Vec<Pair>) {
-    let mut gpus: Vec<&str> = runs.iter().filter(|r| r.joined == joined).map(|r| r.gpu.as_str()).collect();
-    gpus.sort_unstable();
-    gpus.dedup();
+    let name = |r: &Run| if joined == Box::Virtual { r.model.clone() } else { r.gpu.clone() };
+    let mut parts: Vec<String> = runs.iter().filter(|r| r.joined == joined).map(name).collect();
+    parts.sort_unstable();
+    parts.dedup();
     let (mut ours, mut perfect) = (Vec::new(), Vec::new());
-    for gpu in gpus {
-        // In virtual machines the bus is the machine's, not the GPU's: its own small part of runs must speak for it.
-        let keeps = |r: &&Run| r.gpu != gpu || (joined == Box::Virtual && r.joined == Box::Virtual && r.gpus <= 2.0);
-        let rest: Vec<&Run> = runs.iter().filter(keeps).collect();
-        let own: Vec<&Run> =
-            runs.iter().filter(|r| r.joined == joined && r.gpu == gpu && !(joined == Box::Virtual && r.gpus <= 2.0)).collect();
+    let none = LogInterval { low: 0.0, high: 0.0 };
+    for part in parts {
+        let is_out = |r: &Run| name(r) == part && (joined != Box::Virtual || r.joined == Box::Virtual);
+        let rest: Vec<&Run> = runs.iter().filter(|r| !is_out(r)).collect();
         let constants = fit(&rest);
-        let mut errors: Vec<f64> = rest.iter().filter(|r| r.joined == joined).map(|r| (r.efficiency / constants.ratio(r)).ln()).collect();
+        let log = |r: &&Run| (r.efficiency / constants.ratio(r)).ln();
+        let mut errors: Vec<f64> = rest.iter().filter(|r| r.joined == joined).map(log).collect();
         if errors.len() < 10 {
-            errors = rest.iter().map(|r| (r.efficiency / constants.ratio(r)).ln()).collect();
+            errors = rest.iter().map(log).collect();
         }
-        let interval = LogInterval::of(&errors).unwrap_or(LogInterval { low: 0.0, high: 0.0 });
-        for r in own {
-            let system = format!("{gpu} {}", r.family);
+        let interval = LogInterval::of(&errors).unwrap_or(none);
+        for r in runs.iter().filter(|r| r.joined == joined && is_out(r)) {
+            let system = format!("{part} {}", r.family);
             ours.push(Pair { system: system.clone(), measured: r.efficiency, predicted: constants.ratio(r), interval });
-            perfect.push(Pair { system, measured: r.efficiency, predicted: 1.0, interval: LogInterval { low: 0.0, high: 0.0 } });
+            perfect.push(Pair { system, measured: r.efficiency, predicted: 1.0, interval: none });
         }
     }
     (ours, perfect)
