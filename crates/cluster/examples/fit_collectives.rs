@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p preflop-cluster --example fit_collectives -- ../shared/data/parallel/collectives.csv.gz`
 
-#![allow(clippy::print_stdout, clippy::disallowed_types)]
+#![allow(clippy::print_stdout, clippy::disallowed_types, clippy::disallowed_methods)]
 
 use preflop_cluster::collective::{Fitted, Kind};
 use preflop_cluster::link::LinkKind;
@@ -22,7 +22,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for kind in [Kind::AllReduce, Kind::AllGather, Kind::ReduceScatter, Kind::AllToAll] {
             let Some(from) = start.lines(link, kind) else { continue };
             let lines = collectives::fit_lines(&rows, system, kind, rate, &from);
-            let texts = lines.map(|l| format!("[{:.4}, {:.4}, {:.5}, {:.4}]", l.a * 1e6, l.h * 1e6, l.phi, l.e));
+            let texts =
+                lines.map(|l| format!("[{:.4}, {:.4}, {:.5}, {:.4}]", l.a * 1e6, l.h * 1e6, l.phi, l.e));
             println!("[[lines]] # us, us per step, fraction of the link, exponent of n");
             println!("link = \"{}\"\ncollective = \"{}\"\nclock_mhz = {clock}", link.name(), kind.name());
             println!("lines = [{}]\n", texts.join(", "));

@@ -39,7 +39,8 @@ pub fn largest_of(n: f64) -> f64 {
     let p = (n - 0.375) / (n + 0.25);
     // Abramowitz and Stegun 26.2.23, error below 4.5e-4.
     let t = (-2.0 * (1.0 - p).ln()).sqrt();
-    t - (2.515_517 + t * (0.802_853 + t * 0.010_328)) / (1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308)))
+    t - (2.515_517 + t * (0.802_853 + t * 0.010_328))
+        / (1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308)))
 }
 
 /// A gradient: when it is there after the start of backward, and its bytes.
@@ -154,9 +155,9 @@ pub fn predict(
     let (gradients, backward) = gradients(iteration, one, gradient_size);
     let bytes: f64 = gradients.iter().map(|g| g.bytes).sum();
     let (exposed, links) = match sharding {
-        Sharding::Copies => exposed(&gradients, backward, |b| {
-            collectives.predict(Kind::AllReduce, group, b, cluster).time
-        }),
+        Sharding::Copies => {
+            exposed(&gradients, backward, |b| collectives.predict(Kind::AllReduce, group, b, cluster).time)
+        }
         Sharding::States => {
             let (shown, all) = exposed(&gradients, backward, |b| {
                 collectives.predict(Kind::ReduceScatter, group, b, cluster).time
@@ -192,7 +193,8 @@ fn sharded(
     let scatter = collectives.predict(Kind::ReduceScatter, inside, unit, cluster).time;
     let forward = (one.gpu_wall.0 - backward).max(0.0) / UNITS;
     let back = scatter + if how == Fsdp::GradOp { 0.0 } else { gather };
-    let mut shown = UNITS * ((gather - forward).max(0.0) + (back - backward / UNITS).max(0.0)) + gather + scatter;
+    let mut shown =
+        UNITS * ((gather - forward).max(0.0) + (back - backward / UNITS).max(0.0)) + gather + scatter;
     let mut all = UNITS * (gather + back);
     if inside != group {
         let across = Group { gpus: cluster.count, per_node: 1 };

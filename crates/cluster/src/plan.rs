@@ -50,15 +50,21 @@ impl Fixed {
     /// Reads `tp=8` and its like.
     pub fn set(&mut self, text: &str) -> Result<(), ClusterError> {
         let known = "tp, cp, pp, dp, ep, interleave, micro-batch, zero, recompute";
-        let wrong = |why: String| ClusterError::Plan(format!("`--fixed {text}`: {why}; write `tp=8`, known: {known}"));
+        let wrong = |why: String| {
+            ClusterError::Plan(format!("`--fixed {text}`: {why}; write `tp=8`, known: {known}"))
+        };
         let (key, value) = text.split_once('=').ok_or_else(|| wrong("no `=`".into()))?;
         if key.trim() == "recompute" {
             let found = Recompute::ALL.into_iter().find(|r| r.name() == value.trim());
             self.recompute = Some(found.ok_or_else(|| wrong("recompute is none, selective or full".into()))?);
             return Ok(());
         }
-        let number: u64 =
-            value.trim().parse().ok().filter(|n| *n <= 1 << 24).ok_or_else(|| wrong(format!("`{value}` is no size")))?;
+        let number: u64 = value
+            .trim()
+            .parse()
+            .ok()
+            .filter(|n| *n <= 1 << 24)
+            .ok_or_else(|| wrong(format!("`{value}` is no size")))?;
         let place = match key.trim() {
             "tp" => &mut self.tp,
             "cp" => &mut self.cp,
@@ -149,7 +155,7 @@ const MIN_TOKENS: u64 = 1024;
 const MAX_INTERLEAVE: u64 = 8;
 
 fn divisors(n: u64) -> Vec<u64> {
-    let mut out: Vec<u64> = (1..).take_while(|d| d * d <= n).filter(|d| n.is_multiple_of(*d)).collect();
+    let mut out: Vec<u64> = (1..=n.isqrt()).filter(|d| n.is_multiple_of(*d)).collect();
     let above: Vec<u64> = out.iter().rev().map(|d| n / d).filter(|d| d * d > n).collect();
     out.extend(above);
     out
@@ -181,7 +187,8 @@ pub fn search(setting: &Setting<'_>, space: &Space, times: &impl OperatorTimes) 
     let experts = model.experts.map_or(1, |e| e.count);
     let micro_batches = |dp: u64| {
         let per_rank = space.global_batch / dp.max(1);
-        let powers = (0..7).map(|p| 1 << p).filter(move |m| *m <= MAX_MICRO_BATCH && per_rank.is_multiple_of(*m));
+        let powers =
+            (0..7).map(|p| 1 << p).filter(move |m| *m <= MAX_MICRO_BATCH && per_rank.is_multiple_of(*m));
         choices(fixed.micro_batch, powers)
     };
     let mut costs: HashMap<(u64, u64, u64, u64), ShardCosts> = HashMap::new();
@@ -189,9 +196,9 @@ pub fn search(setting: &Setting<'_>, space: &Space, times: &impl OperatorTimes) 
     for &tp in &tps {
         let cps = choices(
             fixed.cp,
-            (0..5)
-                .map(|p| 1 << p)
-                .filter(|c| *c == 1 || (*c <= MAX_CP && setting.seq.is_multiple_of(*c) && setting.seq / c >= MIN_TOKENS)),
+            (0..5).map(|p| 1 << p).filter(|c| {
+                *c == 1 || (*c <= MAX_CP && setting.seq.is_multiple_of(*c) && setting.seq / c >= MIN_TOKENS)
+            }),
         );
         for cp in cps {
             for pp in choices(fixed.pp, divisors(model.layers).into_iter()) {
@@ -203,7 +210,9 @@ pub fn search(setting: &Setting<'_>, space: &Space, times: &impl OperatorTimes) 
                 if fixed.dp.is_some_and(|d| d != dp) || !space.global_batch.is_multiple_of(dp) {
                     continue;
                 }
-                for ep in choices(fixed.ep, divisors(experts).into_iter().filter(|e| (dp * cp).is_multiple_of(*e))) {
+                for ep in
+                    choices(fixed.ep, divisors(experts).into_iter().filter(|e| (dp * cp).is_multiple_of(*e)))
+                {
                     for micro_batch in micro_batches(dp) {
                         let base = Strategy {
                             tp,
@@ -223,7 +232,11 @@ pub fn search(setting: &Setting<'_>, space: &Space, times: &impl OperatorTimes) 
                             continue;
                         }
                         let shard = costs.entry((tp, cp, ep, micro_batch)).or_insert_with(|| {
-                            ShardCosts::new(model, base.shard(setting.seq, setting.dtype, setting.product), times)
+                            ShardCosts::new(
+                                model,
+                                base.shard(setting.seq, setting.dtype, setting.product),
+                                times,
+                            )
                         });
                         let line = *optimizer.get_or_insert_with(|| optimizer_line(shard, times));
                         let step = |n: u64| line.0 + line.1 * n as f64;
@@ -251,7 +264,8 @@ fn variants(
     let interleaves = choices(
         fixed.interleave,
         (1..=MAX_INTERLEAVE).filter(|v| {
-            *v == 1 || (base.pp > 1 && chunks.is_multiple_of(*v) && base.microbatches().is_multiple_of(base.pp))
+            *v == 1
+                || (base.pp > 1 && chunks.is_multiple_of(*v) && base.microbatches().is_multiple_of(base.pp))
         }),
     );
     let stages: &[u8] = match (base.dp * base.cp, base.pp) {
@@ -264,7 +278,9 @@ fn variants(
             for recompute in Recompute::ALL.into_iter().filter(|r| fixed.recompute.is_none_or(|f| f == *r)) {
                 let fsdp = (zero == 3).then_some(Fsdp::Full);
                 let strategy = Strategy { interleave, zero, fsdp, recompute, ..*base };
-                if fixed.interleave.is_some() && strategy.check(setting.model, setting.seq, setting.cluster).is_err() {
+                if fixed.interleave.is_some()
+                    && strategy.check(setting.model, setting.seq, setting.cluster).is_err()
+                {
                     continue;
                 }
                 consider(setting, space, strategy, costs, optimizer, found);
@@ -307,7 +323,11 @@ fn consider(
         let entry = found.alternatives.entry(key).or_insert(plan);
         let better = (plan.fits && !entry.fits)
             || (plan.fits == entry.fits
-                && if plan.fits { plan.score(space.objective) < entry.score(space.objective) } else { plan.memory < entry.memory });
+                && if plan.fits {
+                    plan.score(space.objective) < entry.score(space.objective)
+                } else {
+                    plan.memory < entry.memory
+                });
         if better {
             *entry = plan;
         }
@@ -391,8 +411,12 @@ impl Plans {
             ("recompute", s.recompute as u64),
         ];
         for (name, value) in sizes {
-            let mut others: Vec<u64> =
-                self.alternatives.keys().filter(|(n, v)| *n == name && *v != value).map(|(_, v)| *v).collect();
+            let mut others: Vec<u64> = self
+                .alternatives
+                .keys()
+                .filter(|(n, v)| *n == name && *v != value)
+                .map(|(_, v)| *v)
+                .collect();
             others.sort_unstable();
             let below = others.iter().rev().find(|v| **v < value).copied();
             let above = others.iter().find(|v| **v > value).copied();

@@ -97,7 +97,7 @@ pub fn curve(q: &Question<'_>, sizes: &[u64], times: &impl OperatorTimes) -> Vec
                 product: q.dtypes[1],
                 cluster: &cluster,
                 collectives: q.collectives,
-                contention: 0.0,
+                contention: crate::iteration::CONTENTION,
                 host: q.host,
             };
             let global_batch = match q.growth {

@@ -192,7 +192,13 @@ pub fn svg(bars: &[Bar], width: f64) -> String {
         );
     }
     let y = stages as f64 * (row + gap) + 18.0;
-    let legend = [("forward", "#56b4e9"), ("backward", "#0072b2"), ("links", "#d55e00"), ("optimizer", "#009e73"), ("waiting", "#8882")];
+    let legend = [
+        ("forward", "#56b4e9"),
+        ("backward", "#0072b2"),
+        ("links", "#d55e00"),
+        ("optimizer", "#009e73"),
+        ("waiting", "#8882"),
+    ];
     for (i, (name, fill)) in legend.iter().enumerate() {
         let x = left + i as f64 * 90.0;
         let _ = write!(
@@ -211,7 +217,13 @@ mod tests {
     use super::*;
 
     fn durations(stages: usize) -> Durations {
-        Durations { forward: vec![1.0; stages], backward: vec![2.0; stages], transfer: 0.0, data: 0.5, optimizer: 0.25 }
+        Durations {
+            forward: vec![1.0; stages],
+            backward: vec![2.0; stages],
+            transfer: 0.0,
+            data: 0.5,
+            optimizer: 0.25,
+        }
     }
 
     #[test]
@@ -234,12 +246,16 @@ mod tests {
         let s = Strategy { pp: 4, global_batch: 6, ..Strategy::default() };
         let bars = bars(&s, &durations(4));
         for stage in 0..4 {
-            let mut own: Vec<&Bar> = bars.iter().filter(|b| b.stage == stage && b.what != What::Links).collect();
+            let mut own: Vec<&Bar> =
+                bars.iter().filter(|b| b.stage == stage && b.what != What::Links).collect();
             own.sort_by(|a, b| a.start.total_cmp(&b.start));
             assert!(own.windows(2).all(|w| w[1].start >= w[0].end - 1e-9));
         }
         let trace = chrome_trace(&bars, "test");
-        assert_eq!(trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "X").count(), bars.len());
+        assert_eq!(
+            trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "X").count(),
+            bars.len()
+        );
         assert!(svg(&bars, 800.0).ends_with("</svg>"));
     }
 }

@@ -119,7 +119,7 @@ pub fn run(args: &CollectiveArgs, output: &Output) -> anyhow::Result<()> {
     for (bytes, p) in &rows {
         let (low, high) = p.interval.around(p.time);
         table.add_row([
-            output::memory(Bytes(*bytes)).replace(" MiB", " M").replace(" GiB", " G"),
+            if *bytes < 1_048_576.0 { format!("{} KiB", three_digits(bytes / 1024.0)) } else { output::memory(Bytes(*bytes)) },
             output::time(Seconds(p.time)),
             format!("{} to {}", output::time(Seconds(low)), output::time(Seconds(high))),
             format!("{} GB/s", three_digits(p.bus / 1e9)),

@@ -115,7 +115,7 @@ fn sharded(asked: &Asked<'_>, strategy: &Strategy, time_model: &TimeModel, outpu
         product: formats[1],
         cluster,
         collectives: &collectives,
-        contention: 0.0,
+        contention: preflop_cluster::iteration::CONTENTION,
         host: strategy.stack.host(),
     };
     let predict = |s: &Strategy| -> Result<(Outcome, ShardCosts), ClusterError> {
@@ -126,41 +126,28 @@ fn sharded(asked: &Asked<'_>, strategy: &Strategy, time_model: &TimeModel, outpu
     let (outcome, costs) = predict(strategy)?;
     let bars = bars(strategy, &outcome, &costs, asked.transformer);
     write_views(asked.args, &bars, &outcome, &asked.transformer.name, cluster)?;
-    let alone = predict(&Strategy {
-        tp: 1,
-        cp: 1,
-        pp: 1,
-        dp: 1,
-        ep: 1,
-        interleave: 1,
-        fsdp: None,
-        zero: 0,
-        sequence_parallel: false,
-        global_batch: strategy.micro_batch,
-        ..*strategy
-    });
-    // One GPU alone, whether it would fit or not; `check` wants the cluster's size, so it is asked on one GPU of it.
-    let alone = alone.or_else(|_| one_gpu(asked, strategy, &times, formats));
+    let alone = one_gpu(asked, strategy, &times, formats).ok();
     let advices = advices(strategy, &outcome, &|s| predict(s).ok().map(|(o, _)| o));
-    let answer = Answer::new(asked, strategy, &outcome, alone.ok().map(|(o, _)| o.time), formats, advices);
+    let answer = Answer::new(asked, strategy, &outcome, alone, formats, advices);
     if output.json {
         return output::print_json(&answer.json());
     }
     answer.print(output)
 }
 
+/// Seconds that one GPU alone would need for its part of the samples, whether it would fit or not.
 fn one_gpu(
     asked: &Asked<'_>,
     strategy: &Strategy,
     times: &CoreTimes<'_>,
     formats: [Dtype; 2],
-) -> Result<(Outcome, ShardCosts), ClusterError> {
+) -> Result<f64, ClusterError> {
     let cluster = Cluster::of(asked.cluster.node.clone(), 1).with_gpus(1)?;
     let one = Strategy {
         stack: strategy.stack,
         attention: strategy.attention,
         micro_batch: strategy.micro_batch,
-        global_batch: strategy.micro_batch,
+        global_batch: strategy.micro_batch * (strategy.global_batch / (strategy.micro_batch * strategy.gpus())).max(1),
         recompute: strategy.recompute,
         ..Strategy::default()
     };
@@ -172,11 +159,12 @@ fn one_gpu(
         product: formats[1],
         cluster: &cluster,
         collectives: &collectives,
-        contention: 0.0,
+        contention: preflop_cluster::iteration::CONTENTION,
         host: strategy.stack.host(),
     };
     let costs = ShardCosts::new(asked.transformer, one.shard(asked.subject.seq, formats[0], formats[1]), times);
-    Ok((setting.predict(&one, &costs, times)?, costs))
+    let samples = strategy.global_batch as f64 / strategy.gpus() as f64;
+    Ok(setting.predict(&one, &costs, times)?.time * samples / one.global_batch as f64)
 }
 
 /// The bars of the timeline: each stage's share of what the prediction says.
@@ -307,11 +295,7 @@ impl<'a> Answer<'a> {
         let tokens = (strategy.global_batch * asked.subject.seq) as f64;
         let peak = asked.cluster.node.gpu.peak(formats[1]).0 * strategy.gpus() as f64;
         let flops = asked.transformer.flops_per_token(asked.subject.seq) * tokens;
-        // Samples per second and GPU, over those of one GPU with the same microbatch.
-        let efficiency = alone.map(|one| {
-            let ours = strategy.global_batch as f64 / outcome.time / strategy.gpus() as f64;
-            ours / (strategy.micro_batch as f64 / one)
-        });
+        let efficiency = alone.map(|one| one / outcome.time);
         Self {
             asked,
             strategy,
@@ -447,7 +431,7 @@ impl<'a> Answer<'a> {
         facts.push(("bound", self.bound().1));
         facts.push(("memory", self.memory()));
         if let Some(e) = self.efficiency {
-            facts.push(("scaling", format!("{:.0} % of what one GPU alone does with this micro batch", 100.0 * e)));
+            facts.push(("scaling", format!("{:.0} % of what as many GPUs would do alone, each with its part of the samples", 100.0 * e)));
         }
         for (what, text) in facts {
             let text = output::wrapped(&text, output.width.saturating_sub(14), "              ");

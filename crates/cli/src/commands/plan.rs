@@ -103,7 +103,7 @@ pub fn run(args: &PlanArgs, output: &Output) -> anyhow::Result<()> {
             product: formats[1],
             cluster: &part,
             collectives: &collectives,
-            contention: 0.0,
+            contention: preflop_cluster::iteration::CONTENTION,
             host: args.stack.host(),
         };
         let found = search(&setting, &space, &times);

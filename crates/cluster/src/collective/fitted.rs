@@ -57,7 +57,9 @@ struct SendRecvTable {
 
 #[derive(Debug, Clone, Deserialize)]
 struct Intervals {
-    seen: LogInterval,
+    small: LogInterval,
+    middle: LogInterval,
+    large: LogInterval,
     unseen: LogInterval,
     across: LogInterval,
 }
@@ -206,9 +208,13 @@ impl Fitted {
         (self.send_recv.start_us * 1e-6, self.send_recv.fraction)
     }
 
-    /// Interval where the generation was measured.
-    pub fn seen(&self) -> LogInterval {
-        self.intervals.seen
+    /// Interval of a message of this size where the generation was measured: widest where protocols change.
+    pub fn seen(&self, bytes: f64) -> LogInterval {
+        match bytes {
+            b if b < 65_536.0 => self.intervals.small,
+            b if b < 16e6 => self.intervals.middle,
+            _ => self.intervals.large,
+        }
     }
 
     /// Interval where it was not.

@@ -30,7 +30,9 @@ pub fn read(text: &str) -> Result<Vec<Measured>, ClusterError> {
         let best = times.into_iter().flatten().filter(|t| *t > 0.0 && t.is_finite()).reduce(f64::min);
         let Some(time_us) = best else {
             let start: String = line.trim().chars().take(60).collect();
-            return Err(ClusterError::Log(format!("no time in the row `{start}`: is it a log of nccl-tests?")));
+            return Err(ClusterError::Log(format!(
+                "no time in the row `{start}`: is it a log of nccl-tests?"
+            )));
         };
         rows.push(Measured { bytes, time_us });
     }
@@ -87,7 +89,13 @@ pub fn compare(
             let p = collectives.predict(kind, group, m.bytes, cluster);
             let ratio = m.time_us * 1e-6 / p.time;
             let limit = p.interval.high.exp().max(SLOW);
-            Compared { bytes: m.bytes, measured_us: m.time_us, time_us: p.time * 1e6, ratio, below: ratio > limit }
+            Compared {
+                bytes: m.bytes,
+                measured_us: m.time_us,
+                time_us: p.time * 1e6,
+                ratio,
+                below: ratio > limit,
+            }
         })
         .collect();
     let factor = kind.factor(group.gpus as f64);
@@ -128,20 +136,33 @@ fn reason(rows: &[Compared], bus: f64, expected: f64, group: Group, cluster: &Cl
         let one = node.network.gbs() / node.nics.max(1) as f64;
         let used = (share * node.nics as f64).round().max(1.0) as u64;
         if bus < 0.25 * one || share < 0.1 {
-            return Some(format!("{bus:.1} GB/s is below one adapter of {one:.1} GB/s: sockets instead of RDMA (NCCL_NET, NCCL_IB_DISABLE), or the wrong interface (NCCL_SOCKET_IFNAME)"));
+            return Some(format!(
+                "{bus:.1} GB/s is below one adapter of {one:.1} GB/s: sockets instead of RDMA (NCCL_NET, NCCL_IB_DISABLE), or the wrong interface (NCCL_SOCKET_IFNAME)"
+            ));
         }
         if node.nics > 1 && used < node.nics {
-            return Some(format!("about {used} of {} adapters carry traffic (NCCL_IB_HCA), or GPUs reach them through the host (GPUDirect RDMA off)", node.nics));
+            return Some(format!(
+                "about {used} of {} adapters carry traffic (NCCL_IB_HCA), or GPUs reach them through the host (GPUDirect RDMA off)",
+                node.nics
+            ));
         }
         return Some("the network gives less than its adapters: an oversubscribed spine, congestion, or adaptive routing off".to_string());
     }
     if !node.link.kind.is_pcie() && bus < 1.2 * node.gpu.host.gbs() {
-        return Some(format!("{bus:.1} GB/s is what the host's bus carries: links are down or peer access is off (NCCL_P2P_DISABLE, `nvidia-smi topo -m`, a virtual machine without it)"));
+        return Some(format!(
+            "{bus:.1} GB/s is what the host's bus carries: links are down or peer access is off (NCCL_P2P_DISABLE, `nvidia-smi topo -m`, a virtual machine without it)"
+        ));
     }
     if node.link.kind.is_pcie() {
-        return Some("GPUs reach each other through the host: no peer access between sockets, ACS or IOMMU on".to_string());
+        return Some(
+            "GPUs reach each other through the host: no peer access between sockets, ACS or IOMMU on"
+                .to_string(),
+        );
     }
-    Some(format!("all messages get {:.0} % of what these links give: fewer links or switches are up than the node has, or another job shares them", 100.0 * share))
+    Some(format!(
+        "all messages get {:.0} % of what these links give: fewer links or switches are up than the node has, or another job shares them",
+        100.0 * share
+    ))
 }
 
 #[cfg(test)]

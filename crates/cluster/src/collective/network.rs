@@ -139,6 +139,7 @@ mod tests {
         half.oversubscription = 2.0;
         let group = Group { gpus: 64, per_node: 8 };
         let t = |c: &Cluster| Collectives::embedded().predict(Kind::AllGather, group, 8e9, c).time;
-        assert!(t(&half) > 1.8 * t(&full));
+        // The ring inside a node holds 0.8 of 450 GB/s, so that half of 400 GB/s is 1.8 times as slow, less the start.
+        assert!(t(&half) > 1.7 * t(&full));
     }
 }

@@ -57,8 +57,7 @@ impl Setting<'_> {
                 (exposed - gather.time) / (scatter.time * times),
             );
             uses.add(Kind::AllGather, "dp", group, gathered, 1.0, &gather, 1.0);
-            let busy = (scatter.time * times).min(hidden);
-            Data { exposed, contention: self.contention * busy }
+            Data { exposed, contention: 0.0 }
         } else if s.stack.overlaps_gradients() {
             self.bucketed(parts[1], bytes, group, uses)
         } else {
@@ -86,7 +85,7 @@ impl Setting<'_> {
         // Gradients come evenly; the first bucket is complete after its share of backward.
         let exposed = (all - backward * (1.0 - 1.0 / count)).max(one.time);
         uses.add(Kind::AllReduce, "dp", group, bytes / count, count, &one, exposed / all);
-        Data { exposed, contention: self.contention * (all - exposed) }
+        Data { exposed, contention: 0.0 }
     }
 
     /// Shards: every layer is gathered for every forward and backward, its gradients scattered; the next layer's gather runs

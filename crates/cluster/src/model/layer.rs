@@ -237,7 +237,7 @@ impl Shard {
             work.saved_core += core;
             work.temporary = work.temporary.max(2.0 * scores as f64 * e);
         }
-        work.core.extend_from_slice(&work.forward[core_from..].to_vec());
+        work.core.extend_from_slice(&work.forward[core_from..]);
         debug_assert!(work.forward.len() > from && work.saved >= saved);
     }
 

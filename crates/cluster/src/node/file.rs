@@ -151,13 +151,10 @@ impl NodeFile {
                 )));
             }
         }
-        if let Some(bad) =
-            self.inside.links.iter().find(|l| l[0] >= self.gpus || l[1] >= self.gpus || l[0] == l[1])
-        {
+        let outside = |l: &&[u64; 3]| l[0] >= self.gpus || l[1] >= self.gpus || l[0] == l[1];
+        if let Some([a, b, _]) = self.inside.links.iter().find(outside) {
             return Err(self.wrong(format!(
-                "`inside.links` joins GPU {} and GPU {}; GPUs are 0 to {}",
-                bad[0],
-                bad[1],
+                "`inside.links` joins GPU {a} and GPU {b}; GPUs are 0 to {}",
                 self.gpus - 1
             )));
         }
@@ -308,7 +305,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
         for (text, said) in [
-            ("gpus = 0", "`gpus` is 0"),
+            ("gpus = 0\n[inside]\ntopology = \"pcie\"", "`gpus` is 0"),
             ("gpus = 4\nfoo = 1", "unknown field `foo`"),
             ("gpus = 4", "missing field `inside`"),
             ("gpus = 4\n[inside]\ntopology = \"ring\"", "unknown variant `ring`"),

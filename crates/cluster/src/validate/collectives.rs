@@ -82,12 +82,18 @@ fn is_nccl(row: &Row) -> bool {
 
 /// Rows of one node that the constants were fitted on.
 pub fn fitted_inside(rows: &[Row], collectives: &Collectives) -> Result<Vec<Pair>, ClusterError> {
-    let own = |r: &&Row| is_nccl(r) && r.nodes == 1 && matches!(r.system.as_str(), "a100_sxm" | "h100_sxm" | "b200_sxm");
+    let own = |r: &&Row| {
+        is_nccl(r) && r.nodes == 1 && matches!(r.system.as_str(), "a100_sxm" | "h100_sxm" | "b200_sxm")
+    };
     pairs(rows.iter().filter(own), collectives)
 }
 
 /// Another laboratory's node, none of whose rows were fitted.
-pub fn left_out_inside(rows: &[Row], system: &str, collectives: &Collectives) -> Result<Vec<Pair>, ClusterError> {
+pub fn left_out_inside(
+    rows: &[Row],
+    system: &str,
+    collectives: &Collectives,
+) -> Result<Vec<Pair>, ClusterError> {
     pairs(rows.iter().filter(|r| is_nccl(r) && r.nodes == 1 && r.system == system), collectives)
 }
 
@@ -200,7 +206,8 @@ pub fn cross_intervals(pairs: &mut [Pair]) {
     let systems: Vec<String> = pairs.iter().map(|p| p.system.clone()).collect();
     let logs: Vec<f64> = pairs.iter().map(Pair::log).collect();
     for i in 0..pairs.len() {
-        let others: Vec<f64> = (0..logs.len()).filter(|j| systems[*j] != systems[i]).map(|j| logs[j]).collect();
+        let others: Vec<f64> =
+            (0..logs.len()).filter(|j| systems[*j] != systems[i]).map(|j| logs[j]).collect();
         if let Some(interval) = LogInterval::of(&others) {
             pairs[i].interval = interval;
         }
@@ -209,8 +216,10 @@ pub fn cross_intervals(pairs: &mut [Pair]) {
 
 /// The three lines that fit one collective of one system best, from a start.
 pub fn fit_lines(rows: &[Row], system: &str, kind: Kind, link: f64, start: &lines::Lines) -> lines::Lines {
-    let own: Vec<&Row> =
-        rows.iter().filter(|r| is_nccl(r) && r.nodes == 1 && r.system == system && r.kind() == Some(kind)).collect();
+    let own: Vec<&Row> = rows
+        .iter()
+        .filter(|r| is_nccl(r) && r.nodes == 1 && r.system == system && r.kind() == Some(kind))
+        .collect();
     // Exponents may be negative, and the minimiser moves logs: they are shifted.
     let pack = |l: &lines::Line| [l.a, l.h, l.phi, l.e + SHIFT];
     let unpack = |c: &[f64]| -> lines::Lines {

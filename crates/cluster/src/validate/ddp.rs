@@ -132,7 +132,9 @@ pub fn usable(rows: &[Row]) -> Vec<Run> {
     let series = |r: &Run| (r.family.clone(), r.model.clone());
     let mut broken: Vec<(String, String)> = Vec::new();
     for a in &runs {
-        for b in runs.iter().filter(|b| b.gpus > a.gpus && series(b) == series(a) && b.precision == a.precision) {
+        for b in
+            runs.iter().filter(|b| b.gpus > a.gpus && series(b) == series(a) && b.precision == a.precision)
+        {
             if b.efficiency > 1.05 * a.efficiency {
                 broken.push(series(a));
             }
@@ -214,12 +216,18 @@ pub fn fit(runs: &[&Run]) -> Constants {
         ("virtual v100 x 4", 6.0),
         ("virtual v100 x 8", 6.0),
     ];
-    let mut best = Constants { imbalance: HashMap::new(), bus: start.into_iter().collect(), exponent: -0.3, overlap: 0.5 };
+    let mut best = Constants {
+        imbalance: HashMap::new(),
+        bus: start.into_iter().collect(),
+        exponent: -0.3,
+        overlap: 0.5,
+    };
     best.settle(runs);
     let mut least = error(&best, runs);
-    for round in 0..6 {
-        let step: f64 = if round < 3 { 1.5 } else { 1.15 };
-        let names: Vec<&str> = start.iter().map(|(n, _)| *n).filter(|n| runs.iter().any(|r| r.bus == *n)).collect();
+    for round in 0..12 {
+        let step: f64 = if round < 6 { 1.4 } else { 1.1 };
+        let names: Vec<&str> =
+            start.iter().map(|(n, _)| *n).filter(|n| runs.iter().any(|r| r.bus == *n)).collect();
         let mut try_one = |tried: Constants, best: &mut Constants| {
             let mut tried = tried;
             tried.settle(runs);
@@ -271,7 +279,12 @@ pub fn left_out_gpus(runs: &[Run], joined: Box) -> (Vec<Pair>, Vec<Pair>) {
         let interval = LogInterval::of(&errors).unwrap_or(none);
         for r in runs.iter().filter(|r| r.joined == joined && is_out(r)) {
             let system = format!("{part} {}", r.family);
-            ours.push(Pair { system: system.clone(), measured: r.efficiency, predicted: constants.ratio(r), interval });
+            ours.push(Pair {
+                system: system.clone(),
+                measured: r.efficiency,
+                predicted: constants.ratio(r),
+                interval,
+            });
             perfect.push(Pair { system, measured: r.efficiency, predicted: 1.0, interval: none });
         }
     }

@@ -97,11 +97,17 @@ impl Era {
 }
 
 /// Predicts a row.
-pub fn predict(row: &Row, era: Era, time_model: &TimeModel, collectives: &Collectives) -> Option<Result<Pair, ClusterError>> {
+pub fn predict(
+    row: &Row,
+    era: Era,
+    time_model: &TimeModel,
+    collectives: &Collectives,
+) -> Option<Result<Pair, ClusterError>> {
     let model = row.transformer()?;
     let node = row.node()?;
     let run = || {
-        let cluster = Cluster::of(crate::node::catalog::need(node)?, row.gpus.div_ceil(8)).with_gpus(row.gpus)?;
+        let cluster =
+            Cluster::of(crate::node::catalog::need(node)?, row.gpus.div_ceil(8)).with_gpus(row.gpus)?;
         let today = CoreTimes { model: time_model, gpu: &cluster.node.gpu };
         let times = Aged { inner: &today, attention: era.attention, pointwise: era.pointwise };
         let strategy = row.strategy();
@@ -145,7 +151,11 @@ pub fn fit(rows: &[Row], time_model: &TimeModel, collectives: &Collectives) -> E
 }
 
 /// Each model left out of the factors by turns.
-pub fn left_out_models(rows: &[Row], time_model: &TimeModel, collectives: &Collectives) -> Result<Vec<Pair>, ClusterError> {
+pub fn left_out_models(
+    rows: &[Row],
+    time_model: &TimeModel,
+    collectives: &Collectives,
+) -> Result<Vec<Pair>, ClusterError> {
     let mut names: Vec<&str> = rows.iter().map(|r| r.model.as_str()).collect();
     names.sort_unstable();
     names.dedup();

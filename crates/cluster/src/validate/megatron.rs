@@ -139,7 +139,8 @@ fn ready(rows: &[Row], times: &impl OperatorTimes) -> Result<Vec<Ready>, Cluster
 fn fit(rows: &[&Ready], collectives: &Collectives, step: &dyn Fn(u64) -> f64) -> Host {
     let host = |c: &[f64]| Host { layer: c[0], backward: c[1], microbatch: c[2], iteration: c[3] };
     let error = |c: &[f64]| {
-        rows.iter().map(|r| r.pair(host(c), collectives, step).log().abs()).sum::<f64>() / rows.len().max(1) as f64
+        rows.iter().map(|r| r.pair(host(c), collectives, step).log().abs()).sum::<f64>()
+            / rows.len().max(1) as f64
     };
     let start = super::MEGATRON_2022;
     // Forward and backward of a layer cannot be told apart where all is recomputed: their ratio stays.
@@ -198,7 +199,12 @@ pub fn runs(rows: &[Row], time_model: &TimeModel, collectives: &Collectives) -> 
 }
 
 /// For each model, batch and number of GPUs with several measured plans: the loss of taking ours.
-fn picks(all: &[Ready], host: Host, collectives: &Collectives, step: &dyn Fn(u64) -> f64) -> Vec<(String, f64, usize)> {
+fn picks(
+    all: &[Ready],
+    host: Host,
+    collectives: &Collectives,
+    step: &dyn Fn(u64) -> f64,
+) -> Vec<(String, f64, usize)> {
     let mut cases: HashMap<(u64, u64, u64, u64), Vec<Pair>> = HashMap::new();
     for r in all {
         let key = (r.row.gpus, r.row.global_batch, r.row.hidden, r.row.layers);
@@ -219,11 +225,16 @@ fn picks(all: &[Ready], host: Host, collectives: &Collectives, step: &dyn Fn(u64
 }
 
 /// The four published runs of GPT 22B and 175B.
-pub fn selene(rows: &[Selene], time_model: &TimeModel, collectives: &Collectives) -> Result<Vec<Pair>, ClusterError> {
+pub fn selene(
+    rows: &[Selene],
+    time_model: &TimeModel,
+    collectives: &Collectives,
+) -> Result<Vec<Pair>, ClusterError> {
     rows.iter()
         .map(|row| {
             let cluster = Cluster::named("dgx-a100x8")?.with_gpus(row.gpus)?;
-            let model = Transformer::gpt(&row.model, row.layers, row.hidden, row.heads, 51_200, row.sequence_tokens);
+            let model =
+                Transformer::gpt(&row.model, row.layers, row.hidden, row.heads, 51_200, row.sequence_tokens);
             let selective = row.recompute.contains("selective");
             let strategy = Strategy {
                 tp: row.tp,

@@ -47,7 +47,11 @@ impl Row {
 }
 
 /// Memory in GiB and throughput in tokens/s of a GPU.
-pub fn predict(row: &Row, time_model: &TimeModel, collectives: &Collectives) -> Result<[Pair; 2], ClusterError> {
+pub fn predict(
+    row: &Row,
+    time_model: &TimeModel,
+    collectives: &Collectives,
+) -> Result<[Pair; 2], ClusterError> {
     let cluster = Cluster::named("dgx-h100x16")?.with_gpus(row.gpus())?;
     let model = Transformer::llama("llama-3.1-8b", [32, 4096, 32, 8, 128, 14_336], 128_256);
     let strategy = row.strategy();
@@ -60,13 +64,13 @@ pub fn predict(row: &Row, time_model: &TimeModel, collectives: &Collectives) -> 
         product,
         cluster: &cluster,
         collectives,
-        contention: 0.0,
+        contention: crate::iteration::CONTENTION,
         host: strategy.stack.host(),
     };
     let costs = ShardCosts::new(&model, strategy.shard(SEQ, Dtype::Bf16, product), &times);
     let outcome: Outcome = setting.predict(&strategy, &costs, &times)?;
     let gib = f64::from(1 << 30);
-    let peak = outcome.fullest().map_or(0.0, |r| r.reserved()) / gib;
+    let peak = outcome.fullest().map_or(0.0, crate::memory::RankMemory::reserved) / gib;
     let system = format!("{} GPUs, {}", row.gpus(), row.row);
     let none = LogInterval { low: 0.0, high: 0.0 };
     let tokens = (LOCAL_BATCH * SEQ) as f64 / outcome.time;

@@ -14,7 +14,8 @@ use crate::model::Host;
 use serde::Serialize;
 
 /// Host time of Megatron-DeepSpeed of 2022 on a DGX A100, fitted on 448 runs of 2 to 8 GPUs.
-pub const MEGATRON_2022: Host = Host { layer: 0.9e-3, backward: 1.6e-3, microbatch: 2.6e-3, iteration: 0.1e-3 };
+pub const MEGATRON_2022: Host =
+    Host { layer: 0.9e-3, backward: 1.6e-3, microbatch: 2.6e-3, iteration: 0.1e-3 };
 
 /// One measured row with its prediction, both in one unit.
 #[derive(Debug, Clone)]
