@@ -64,7 +64,7 @@ fn wasm(root: &Path) -> anyhow::Result<()> {
     const TARGET: &str = "wasm32-unknown-unknown";
     // Without it the check would say nothing, so a machine that cannot get it fails.
     succeed(&mut program(root, "rustup", &["target", "add", TARGET]))?;
-    let packages = ["--package", "preflop-core", "--package", "preflop-api"];
+    let packages = ["--package", "preflop-core", "--package", "preflop-cluster", "--package", "preflop-api"];
     let args = [&["check", "--target", TARGET, "--locked", "--quiet"], &packages[..]].concat();
     succeed(&mut cargo(root, &args))
 }

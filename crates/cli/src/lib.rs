@@ -3,6 +3,7 @@
 //! [`run`] is the whole program; [`call`] is the same program as a function that returns what it would print.
 
 mod clean;
+mod cluster_args;
 mod commands;
 mod destination;
 mod error;
@@ -54,6 +55,10 @@ enum Command {
     Diff(commands::diff::DiffArgs),
     Redact(commands::redact::RedactArgs),
     Compare(commands::compare::CompareArgs),
+    Cluster(commands::cluster::ClusterArgs),
+    Collective(commands::collective::CollectiveArgs),
+    Plan(commands::plan::PlanArgs),
+    Scale(commands::scale::ScaleArgs),
     Prices(commands::prices::PricesArgs),
     Study(commands::study::StudyArgs),
     Roofline(commands::roofline::RooflineArgs),
@@ -81,6 +86,10 @@ fn execute(cli: Cli) -> anyhow::Result<()> {
         Command::Diff(args) => commands::diff::run(&args, &output),
         Command::Redact(args) => commands::redact::run(&args, &output),
         Command::Compare(args) => commands::compare::run(&args, &output),
+        Command::Cluster(args) => commands::cluster::run(args, &output),
+        Command::Collective(args) => commands::collective::run(&args, &output),
+        Command::Plan(args) => commands::plan::run(&args, &output),
+        Command::Scale(args) => commands::scale::run(&args, &output),
         Command::Prices(args) => commands::prices::run(&args, &output),
         Command::Study(args) => commands::study::run(&args, &output),
         Command::Roofline(args) => commands::roofline::run(&args, &output),

@@ -21,9 +21,10 @@ pub struct RunArgs {
     #[arg(long = "dim", value_name = "NAME=N", value_parser = input::dim)]
     pub dims: Vec<(String, u64)>,
 
-    /// Number formats; `amp` is bf16 autocast over fp32 weights, `fp32` is without TF32
-    #[arg(long, value_name = "FORMAT", default_value = "fp32", value_parser = precision())]
-    pub precision: Precision,
+    /// Number formats; `amp` is bf16 autocast over fp32 weights, `fp32` is without TF32 [default: fp32; bf16 with a
+    /// cluster]
+    #[arg(long, value_name = "FORMAT", value_parser = precision())]
+    pub precision: Option<Precision>,
 
     /// Training (forward, backward, optimizer step) or inference
     #[arg(long, value_name = "MODE", default_value = "train", value_parser = mode())]
@@ -101,9 +102,14 @@ pub struct Job {
 }
 
 impl RunArgs {
+    /// Number formats on one GPU.
+    pub fn precision(&self) -> Precision {
+        self.precision.unwrap_or(Precision::Fp32)
+    }
+
     /// How the model is lowered.
     pub fn options(&self) -> LowerOptions {
-        LowerOptions { mode: self.mode, precision: self.precision, optimizer: self.optimizer }
+        LowerOptions { mode: self.mode, precision: self.precision(), optimizer: self.optimizer }
     }
 
     /// The model, with another batch or sequence length where a sweep says so.

@@ -67,6 +67,7 @@ pub const FIELDS: &[Field] = &[
     f("sustained", "dram_gbs", 1.0, 1e6),
     f("sustained", "l2_gbs", 1.0, 1e7),
     f("sustained", "clock_mhz", 1.0, 100_000.0),
+    f("link", "gbs", 0.1, 1e5),
     f("power", "tdp_w", 1.0, 1e5),
     f("power", "idle_w", 0.0, 1e5),
     f("launch", "kernel_us", 0.01, 1e4),
@@ -116,7 +117,7 @@ pub const FIELDS: &[Field] = &[
     f("delta", "shared_cycles", 1.0, 1e5),
 ];
 
-/// Plain strings at the top of the file or in `[memory]`.
+/// Plain strings at the top of the file, in `[memory]` or in `[link]`.
 pub const TEXTS: &[(&str, &str)] = &[
     ("", "name"),
     ("", "title"),
@@ -127,4 +128,5 @@ pub const TEXTS: &[(&str, &str)] = &[
     ("", "form"),
     ("memory", "dram_kind"),
     ("memory", "host_interface"),
+    ("link", "kind"),
 ];

@@ -242,6 +242,9 @@ pub struct Gpu {
     pub host_interface: String,
     /// Host bandwidth, one direction.
     pub host: BytesPerSecond,
+    /// What joins it to other GPUs, such as `nvlink4`, and its bandwidth in one direction; none where only the host
+    /// interface does.
+    pub link: Option<(String, BytesPerSecond)>,
     /// Latencies.
     pub latency: Latencies,
     /// Datasheet rates of the plain pipes.

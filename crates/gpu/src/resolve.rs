@@ -284,6 +284,10 @@ pub(super) fn complete(file: GpuFile) -> Result<Gpu, GpuError> {
         shared_bytes_per_clock: g.or("memory.shared_bytes_per_clk_per_sm", 128.0, "32 banks of 4 bytes"),
         host_interface: file.text("memory.host_interface").unwrap_or("PCIe").to_string(),
         host: BytesPerSecond::from_gbs(g.or("memory.host_gbs", 25.0, "PCIe 4.0 x16 in practice")),
+        link: file
+            .text("link.kind")
+            .zip(file.fact("link.gbs"))
+            .map(|(kind, gbs)| (kind.to_string(), BytesPerSecond::from_gbs(gbs))),
         latency: Latencies {
             l1_cycles: g.or("latency.l1_cycles", typical.cycles[0], TYPICAL),
             shared_cycles: g.or("latency.shared_cycles", typical.cycles[1], TYPICAL),

@@ -220,7 +220,7 @@ fn exact(x: f64) -> String {
 
 /// The unit that the ending of a key names.
 pub fn unit(key: &str) -> &'static str {
-    const ENDINGS: [(&str, &str); 14] = [
+    const ENDINGS: [(&str, &str); 15] = [
         ("_bytes_per_clk_per_sm", "B/clock/SM"),
         ("_gbs_per_sm", "GB/s/SM"),
         ("lanes_per_sm", "lanes/SM"),
@@ -228,6 +228,7 @@ pub fn unit(key: &str) -> &'static str {
         ("_cycles", "cycles"),
         ("_tops", "TOP/s"),
         ("_gbs", "GB/s"),
+        ("link.gbs", "GB/s"),
         ("_mhz", "MHz"),
         ("_kib", "KiB"),
         ("_mib", "MiB"),
@@ -345,7 +346,8 @@ mod tests {
                     | "blocks_per_sm"
                     | "warp_size"
             );
-            assert_eq!(unit(field.key).is_empty(), plain, "{}", field.key);
+            let key = format!("{}.{}", field.section, field.key);
+            assert_eq!(unit(&key).is_empty(), plain, "{key}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! One file per command: its arguments with their help, and what it does.
 
 pub mod calibrate;
+pub mod cluster;
+pub mod collective;
 pub mod compare;
 pub mod completions;
 pub mod delta;
@@ -13,15 +15,20 @@ mod layers;
 pub mod measure;
 pub mod models;
 pub mod ops;
+mod parallel;
+mod parallel_page;
+pub mod plan;
 pub mod predict;
 pub mod prices;
 mod profile;
 pub mod redact;
 pub mod report;
 pub mod roofline;
+pub mod scale;
 pub mod sensitivity;
 pub mod serve;
 pub mod study;
 mod tabular;
 pub mod transfer;
 pub mod validate;
+mod validate_parallel;

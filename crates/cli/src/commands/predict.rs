@@ -1,5 +1,7 @@
 //! `preflop predict`: how long one iteration of a model takes on a GPU, and why.
 
+use super::parallel;
+use crate::cluster_args::ParallelArgs;
 use crate::input;
 use crate::launches;
 use crate::output::{self, Output};
@@ -20,8 +22,8 @@ pub struct PredictArgs {
     model: String,
 
     /// GPU name (see `preflop gpus`) or the path of a GPU file
-    #[arg(long, value_name = "GPU")]
-    gpu: String,
+    #[arg(long, value_name = "GPU", required_unless_present = "cluster")]
+    gpu: Option<String>,
 
     #[command(flatten)]
     run: RunArgs,
@@ -30,6 +32,9 @@ pub struct PredictArgs {
     #[arg(long)]
     launches: bool,
 
+    #[command(flatten)]
+    parallel: ParallelArgs,
+
     /// Your own correction for this GPU, from `preflop fit`
     #[arg(long, value_name = "FILE")]
     correction: Option<String>,
@@ -37,7 +42,20 @@ pub struct PredictArgs {
 
 /// Model to graph, graph to operators, operators to time, time to a report.
 pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
-    let gpu = input::gpu(&args.gpu)?;
+    if let Some(cluster) = &args.parallel.cluster {
+        let correction = args.correction.as_deref();
+        return parallel::run(
+            &args.model,
+            cluster,
+            args.gpu.as_deref(),
+            &args.run,
+            &args.parallel,
+            correction,
+            output,
+        );
+    }
+    args.parallel.refuse_without_cluster()?;
+    let gpu = input::gpu(args.gpu.as_deref().unwrap_or_default())?;
     let job = args.run.job(&args.model, None, None)?;
     if let Some(lacks) = search::lacks(&gpu, job.options.precision).filter(|_| job.graph.fixed.is_none()) {
         anyhow::bail!("{lacks}");

@@ -189,7 +189,7 @@ fn command(args: &ReportArgs, sizes: Option<(u64, Option<u64>)>) -> String {
         if let Some(seq) = seq {
             add("--seq", &seq.to_string());
         }
-        add("--precision", job.run.precision.name());
+        add("--precision", job.run.precision().name());
         add("--mode", job.run.mode.name());
         if let Some(optimizer) = job.run.optimizer {
             add("--optimizer", &format!("{optimizer:?}").to_lowercase());

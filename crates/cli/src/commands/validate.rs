@@ -35,6 +35,9 @@ pub struct ValidateArgs {
     /// GPU of rows that have no `gpu` column
     #[arg(long, default_value = "h200")]
     gpu: String,
+    /// Score several GPUs: collectives, parallel iterations, FSDP, DDP and memory, on the files of `--data`
+    #[arg(long)]
+    parallel: bool,
     /// Write a parity plot (SVG or PNG)
     #[arg(long, value_name = "FILE")]
     plot: Option<String>,
@@ -96,6 +99,9 @@ struct Scorer<'a> {
 
 /// Runs the command.
 pub fn run(args: &ValidateArgs, output: &Output) -> anyhow::Result<()> {
+    if args.parallel {
+        return super::validate_parallel::run(args.data.as_deref(), output);
+    }
     let mut scorer = Scorer::new(&args.gpu)?;
     match &args.data {
         None => scorer.bundled()?,

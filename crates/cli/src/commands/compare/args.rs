@@ -21,7 +21,7 @@ pub struct CompareArgs {
     /// Model name (see `preflop models`), or a file with a captured graph in JSON
     pub model: String,
 
-    /// GPUs, separated by commas (names or GPU files), or `all`
+    /// GPUs, separated by commas (names or GPU files), or `all`; `8xh100,4xa100` compares setups with several GPUs
     #[arg(long, value_name = "GPU,..", value_delimiter = ',', default_value = "all")]
     pub gpus: Vec<String>,
 

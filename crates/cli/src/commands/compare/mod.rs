@@ -2,6 +2,7 @@
 
 mod args;
 mod row;
+mod several;
 mod show;
 mod sweep;
 
@@ -19,6 +20,9 @@ use row::Row;
 
 /// Question to rows, rows to an order, order to a table.
 pub fn run(args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
+    if args.gpus.iter().any(|name| several::is_several(name)) {
+        return several::run(args, output);
+    }
     let question = args.question()?;
     let model = input::time_model(args.correction.as_deref(), &question.gpus)?;
     let scale = scale(&question, &model)?;

@@ -80,7 +80,7 @@ pub fn collect(
                     "{} over {}, {}, {}",
                     job.graph.name,
                     s.key,
-                    args.run.precision.name(),
+                    args.run.precision().name(),
                     args.run.mode.name()
                 );
             }

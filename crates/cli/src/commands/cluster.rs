@@ -1,0 +1,192 @@
+//! `preflop cluster`: the nodes, one cluster in full, two side by side.
+
+use crate::cluster_args;
+use crate::output::{self, Align, Output, three_digits};
+use clap::{Args, Subcommand};
+use preflop_cluster::collective::{Collectives, Group, Kind};
+use preflop_cluster::node::catalog;
+use preflop_cluster::{Cluster, Node};
+use serde_json::json;
+use std::io::Write as _;
+
+/// List the nodes, show a cluster with all its sources and defaults, or compare two
+#[derive(Debug, Args)]
+pub struct ClusterArgs {
+    #[command(subcommand)]
+    command: Option<ClusterCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum ClusterCommand {
+    /// List all nodes (the default)
+    List,
+    /// Show every figure of a cluster with its source, and the defaults taken
+    Show {
+        /// Node name, NODExCOUNT, 8xGPU, or the path of a cluster or node file
+        cluster: String,
+    },
+    /// Show in what two clusters differ
+    Diff {
+        /// One
+        a: String,
+        /// The other
+        b: String,
+    },
+}
+
+/// Lists, shows or compares.
+pub fn run(args: ClusterArgs, output: &Output) -> anyhow::Result<()> {
+    match args.command {
+        None | Some(ClusterCommand::List) => list(output),
+        Some(ClusterCommand::Show { cluster }) => show(&cluster_args::cluster(&cluster, None)?, output),
+        Some(ClusterCommand::Diff { a, b }) => {
+            diff(&cluster_args::cluster(&a, None)?, &cluster_args::cluster(&b, None)?, output)
+        }
+    }
+}
+
+fn figures(cluster: &Cluster) -> Vec<(&'static str, String)> {
+    let node = &cluster.node;
+    let collectives = Collectives::embedded();
+    let bus = |group: Group| {
+        let p = collectives.predict(Kind::AllReduce, group, 1_073_741_824.0, cluster);
+        three_digits(p.bus / 1e9)
+    };
+    let mut out = vec![
+        ("gpu", node.gpu.name.clone()),
+        ("nodes", cluster.count.to_string()),
+        ("gpus per node", node.gpus.to_string()),
+        ("gpus", cluster.gpus().to_string()),
+        ("memory of a GPU, GiB", three_digits(node.gpu.memory.mib() / 1024.0)),
+        ("topology", node.topology.name().to_string()),
+        ("link", node.link.kind.name().to_string()),
+        ("link of a GPU, one way, GB/s", three_digits(node.link.rate.gbs())),
+        ("peer access", node.p2p.to_string()),
+        ("adapters", node.nics.to_string()),
+        ("network of a node, one way, GB/s", three_digits(node.network.gbs())),
+        ("network", node.network_kind.name().to_string()),
+        ("oversubscription", three_digits(cluster.oversubscription)),
+        ("host cores", three_digits(node.host_cores)),
+        ("host memory, GB/s", three_digits(node.host_dram.gbs())),
+    ];
+    if node.gpus > 1 {
+        out.push((
+            "all-reduce of 1 GiB in a node, bus GB/s",
+            bus(Group { gpus: node.gpus, per_node: node.gpus }),
+        ));
+    }
+    if cluster.count > 1 {
+        out.push((
+            "all-reduce of 1 GiB over all, bus GB/s",
+            bus(Group { gpus: cluster.gpus(), per_node: node.gpus }),
+        ));
+    }
+    out
+}
+
+fn list(output: &Output) -> anyhow::Result<()> {
+    let nodes = catalog::all()?;
+    if output.json {
+        let rows: Vec<_> = nodes.iter().map(listed).collect();
+        return output::print_json(&rows);
+    }
+    let mut table = output.table(&[
+        ("name", Align::Keep),
+        ("GPUs", Align::Right),
+        ("GPU", Align::Keep),
+        ("inside", Align::Keep),
+        ("link", Align::Right),
+        ("outside", Align::Keep),
+        ("network", Align::Right),
+    ]);
+    for n in &nodes {
+        table.add_row([
+            n.name.clone(),
+            n.gpus.to_string(),
+            n.gpu.name.clone(),
+            format!("{} {}", n.link.kind.name(), n.topology.name()),
+            format!("{} GB/s", three_digits(n.link.rate.gbs())),
+            n.network_kind.name().to_string(),
+            format!("{} GB/s", three_digits(n.network.gbs())),
+        ]);
+    }
+    let mut out = output::stdout();
+    output::write_table(&mut out, &table)?;
+    let line = "Bandwidths are one way: of a GPU inside, of a node outside. NODExCOUNT is a cluster; `8xh100` is a usual box.";
+    writeln!(out, "\n{}", output.dim(&output::wrapped(line, output.width, "")))?;
+    Ok(out.flush()?)
+}
+
+fn listed(n: &Node) -> serde_json::Value {
+    json!({
+        "name": n.name, "title": n.title, "gpu": n.gpu.name, "gpus": n.gpus, "topology": n.topology,
+        "link": n.link.kind, "link_gbs": n.link.rate.gbs(), "p2p": n.p2p, "nics": n.nics,
+        "network_gbs": n.network.gbs(), "network": n.network_kind,
+    })
+}
+
+fn show(cluster: &Cluster, output: &Output) -> anyhow::Result<()> {
+    let node = &cluster.node;
+    let assumptions: Vec<_> = node.assumptions.iter().chain(&cluster.assumptions).collect();
+    if output.json {
+        let mut answer = listed(node);
+        answer["name"] = json!(cluster.name);
+        answer["nodes"] = json!(cluster.count);
+        answer["all_gpus"] = json!(cluster.gpus());
+        answer["oversubscription"] = json!(cluster.oversubscription);
+        answer["facts"] = json!(
+            node.facts.iter().map(|(k, v, s)| json!({"key": k, "value": v, "source": s})).collect::<Vec<_>>()
+        );
+        answer["assumptions"] = json!(assumptions);
+        return output::print_json(&answer);
+    }
+    let mut out = output::stdout();
+    writeln!(out, "{} ({})\n", output.bold(&node.title), cluster.name)?;
+    for (what, value) in figures(cluster) {
+        writeln!(out, "  {what:<42} {value}")?;
+    }
+    if let Some((usd, source)) = cluster_args::price(cluster) {
+        writeln!(out, "  {:<42} {} USD ({source})", "price of an hour", three_digits(usd))?;
+    }
+    if !node.facts.is_empty() {
+        writeln!(out, "\n{}", output.bold("From the file"))?;
+        for (key, value, source) in &node.facts {
+            let line = format!("{key} = {value}: {source}");
+            writeln!(out, "  {}", output::wrapped(&line, output.width.saturating_sub(4), "    "))?;
+        }
+    }
+    if !assumptions.is_empty() {
+        writeln!(out, "\n{}", output.bold("Not in the file, so taken as"))?;
+        for a in assumptions {
+            let line = format!("{} = {}: {}", a.key, a.value, a.why);
+            writeln!(out, "  {}", output::wrapped(&line, output.width.saturating_sub(4), "    "))?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn diff(a: &Cluster, b: &Cluster, output: &Output) -> anyhow::Result<()> {
+    let (left, right) = (figures(a), figures(b));
+    let value =
+        |list: &[(&str, String)], key: &str| list.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
+    let mut keys: Vec<&str> = left.iter().map(|(k, _)| *k).collect();
+    keys.extend(right.iter().map(|(k, _)| *k).filter(|k| !left.iter().any(|(l, _)| l == k)));
+    let rows: Vec<(&str, Option<String>, Option<String>)> =
+        keys.into_iter().map(|k| (k, value(&left, k), value(&right, k))).filter(|(_, x, y)| x != y).collect();
+    if output.json {
+        let rows: Vec<_> = rows.iter().map(|(k, x, y)| json!({"key": k, "a": x, "b": y})).collect();
+        return output::print_json(&json!({"a": a.name, "b": b.name, "differences": rows}));
+    }
+    let mut out = output::stdout();
+    if rows.is_empty() {
+        writeln!(out, "{} and {} have the same figures.", a.name, b.name)?;
+        return Ok(out.flush()?);
+    }
+    let mut table =
+        output.table(&[("figure", Align::Keep), (&a.name, Align::Right), (&b.name, Align::Right)]);
+    for (key, x, y) in rows {
+        table.add_row([key.to_string(), x.unwrap_or_else(|| "-".into()), y.unwrap_or_else(|| "-".into())]);
+    }
+    output::write_table(&mut out, &table)?;
+    Ok(out.flush()?)
+}

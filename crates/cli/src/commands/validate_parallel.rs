@@ -1,0 +1,209 @@
+//! `preflop validate --parallel`: several GPUs against measurements that are not part of this repository.
+
+use crate::error::InputError;
+use crate::input;
+use crate::output::{self, Align, Output};
+use anyhow::Context as _;
+use flate2::read::GzDecoder;
+use preflop_cluster::collective::Collectives;
+use preflop_cluster::validate::{Pair, Score, collectives, ddp, fsdp, megatron, memory};
+use preflop_core::time::TimeModel;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use std::io::{Read, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Where the measurements lie unless said.
+const DEFAULT: &str = "../shared/data/parallel";
+
+fn rows<T: DeserializeOwned>(folder: &Path, file: &str) -> anyhow::Result<Vec<T>> {
+    let path = folder.join(file);
+    let name = path.to_string_lossy().into_owned();
+    let opened = input::open(&name)?;
+    let reader: Box<dyn Read> = if name.to_ascii_lowercase().ends_with(".gz") {
+        Box::new(GzDecoder::new(opened))
+    } else {
+        Box::new(opened)
+    };
+    csv::Reader::from_reader(reader)
+        .deserialize()
+        .collect::<Result<_, _>>()
+        .with_context(|| format!("{name}: not the file that is expected"))
+}
+
+/// Runs the command.
+pub fn run(data: Option<&Path>, output: &Output) -> anyhow::Result<()> {
+    let shared = std::env::var_os("PREFLOP_SHARED").map(|s| PathBuf::from(s).join("data/parallel"));
+    let folder = data.map(Path::to_path_buf).or(shared).unwrap_or_else(|| PathBuf::from(DEFAULT));
+    if !folder.is_dir() {
+        return Err(InputError::new(format!("no folder `{}` with measurements of several GPUs", folder.display()))
+            .hint("name it with `--data DIR`; it holds collectives.csv.gz, megatron_3d.csv, fsdp_mpt.csv and others")
+            .into());
+    }
+    let mut board = Board { scores: Vec::new(), notes: Vec::new() };
+    let time_model = TimeModel::embedded();
+    let model = Collectives::embedded();
+    board.collectives(&rows(&folder, "collectives.csv.gz")?, &model)?;
+    board.megatron(&folder, &time_model, &model)?;
+    board.fsdp(&rows(&folder, "fsdp_mpt.csv")?, &time_model, &model)?;
+    board.ddp(&rows(&folder, "ddp_scaling.csv")?);
+    board.memory(&rows(&folder, "torchtitan.csv")?, &time_model, &model)?;
+    if output.json {
+        return output::print_json(&json!({"scores": board.scores, "notes": board.notes}));
+    }
+    board.print(output)
+}
+
+struct Board {
+    scores: Vec<Score>,
+    notes: Vec<String>,
+}
+
+impl Board {
+    fn add(&mut self, what: &str, left_out: &str, pairs: &[Pair], bar: Option<f64>) {
+        self.scores.push(Score::of(what, left_out, pairs, bar));
+    }
+
+    fn collectives(&mut self, rows: &[collectives::Row], model: &Collectives) -> anyhow::Result<()> {
+        let switched = collectives::left_out_inside(rows, "vtrain_a100", model)?;
+        self.add("collectives, switched node", "another laboratory's A100", &switched, Some(6.0));
+        let virtual_machine = collectives::left_out_inside(rows, "azure_a100_40", model)?;
+        self.add("collectives, switched node", "a virtual machine of 2021", &virtual_machine, None);
+        let generations = collectives::left_out_generations(rows, model.fitted())?;
+        self.add("collectives from 1 MB on", "link generation", &generations, Some(15.0));
+        let across = collectives::left_out_across(rows, model.fitted())?;
+        self.add("collectives across nodes from 1 MB on", "number of nodes", &across, Some(14.0));
+        self.add(
+            "collectives, switched node",
+            "nothing: in the fit",
+            &collectives::fitted_inside(rows, model)?,
+            None,
+        );
+        self.add(
+            "collectives across nodes",
+            "nothing: in the fit",
+            &collectives::fitted_across(rows, model)?,
+            None,
+        );
+        Ok(())
+    }
+
+    fn megatron(&mut self, folder: &Path, time_model: &TimeModel, model: &Collectives) -> anyhow::Result<()> {
+        let runs = megatron::runs(&rows::<megatron::Row>(folder, "megatron_3d.csv")?, time_model, model)?;
+        self.add("TP x DP x PP, one node", "model (host constants)", &runs.one_node, Some(7.0));
+        self.add("TP x DP x PP, 256 GPUs", "all rows but a rate of waiting", &runs.many_nodes, Some(6.0));
+        let selene =
+            megatron::selene(&rows::<megatron::Selene>(folder, "megatron_selene.csv")?, time_model, model)?;
+        self.add("GPT 22B and 175B, sequence parallel", "all rows", &selene, Some(3.0));
+        let many = runs.picks.iter().filter(|(_, _, n)| *n >= 15);
+        for (case, loss, plans) in many {
+            self.notes.push(format!(
+                "plan picked among {plans} measured ({case}): {:.1} % slower than the best (bar 3 %)",
+                100.0 * loss
+            ));
+        }
+        let few: Vec<f64> = runs.picks.iter().filter(|(_, _, n)| *n < 15).map(|(_, loss, _)| *loss).collect();
+        let mean = 100.0 * few.iter().sum::<f64>() / few.len().max(1) as f64;
+        self.notes.push(format!(
+            "plan picked on one node, {} cases: {mean:.1} % slower than the best on the mean (bar 3 %)",
+            few.len()
+        ));
+        let h = runs.host;
+        self.notes.push(format!(
+            "host of Megatron-DeepSpeed 2022, fitted on all rows of one node: {:.2} ms forward and {:.2} ms backward of a layer, {:.2} ms a microbatch, {:.2} ms an iteration",
+            h.layer * 1e3, h.backward * 1e3, h.microbatch * 1e3, h.iteration * 1e3
+        ));
+        Ok(())
+    }
+
+    fn fsdp(
+        &mut self,
+        rows: &[fsdp::Row],
+        time_model: &TimeModel,
+        model: &Collectives,
+    ) -> anyhow::Result<()> {
+        let today: Vec<Pair> = rows
+            .iter()
+            .filter_map(|r| fsdp::predict(r, fsdp::Era::TODAY, time_model, model))
+            .collect::<Result<_, _>>()?;
+        self.add("FSDP of 2023 with today's kernels", "all rows", &today, None);
+        let out = fsdp::left_out_models(rows, time_model, model)?;
+        self.add("FSDP of 2023, kernels of that year fitted", "model", &out, Some(6.0));
+        let era = fsdp::fit(rows, time_model, model);
+        self.notes.push(format!(
+            "FSDP of 2023 on A100: attention x {:.2}, pointwise x {:.2}, compute beside collectives +{:.0} %",
+            era.attention,
+            era.pointwise,
+            100.0 * era.contention
+        ));
+        Ok(())
+    }
+
+    fn ddp(&mut self, rows: &[ddp::Row]) {
+        let runs = ddp::usable(rows);
+        for (what, joined, bar) in [
+            ("DDP ratio, NVLink", ddp::Box::Nvlink, Some(3.0)),
+            ("DDP ratio, PCIe 4 with peer access", ddp::Box::PciePeer, Some(5.0)),
+            ("DDP ratio, older and consumer PCIe", ddp::Box::PcieOther, None),
+            ("DDP ratio, virtual machines", ddp::Box::Virtual, Some(10.0)),
+        ] {
+            let (ours, perfect) = ddp::left_out_gpus(&runs, joined);
+            self.add(what, "GPU", &ours, bar);
+            let ideal = Score::of(what, "", &perfect, None).mean_percent;
+            self.notes.push(format!("{what}: perfect scaling would be {ideal:.1} % off"));
+        }
+    }
+
+    fn memory(
+        &mut self,
+        rows: &[memory::Row],
+        time_model: &TimeModel,
+        model: &Collectives,
+    ) -> anyhow::Result<()> {
+        let mut pairs = [Vec::new(), Vec::new()];
+        for row in rows {
+            let [peak, tokens] = memory::predict(row, time_model, model)?;
+            pairs[0].push(peak);
+            pairs[1].push(tokens);
+        }
+        self.add("peak memory, Llama 3.1 8B with FSDP", "all rows", &pairs[0], Some(5.0));
+        self.add("tokens/s, Llama 3.1 8B with FSDP on H100", "all rows", &pairs[1], Some(12.0));
+        Ok(())
+    }
+
+    fn print(&self, output: &Output) -> anyhow::Result<()> {
+        let mut out = output::stdout();
+        let mut table = output.table(&[
+            ("what", Align::Left),
+            ("left out", Align::Left),
+            ("rows", Align::Right),
+            ("mean", Align::Right),
+            ("median", Align::Right),
+            ("systems", Align::Right),
+            ("bias", Align::Right),
+            ("in 90 %", Align::Right),
+            ("bar", Align::Right),
+            ("holds", Align::Keep),
+        ]);
+        for s in &self.scores {
+            table.add_row([
+                s.what.clone(),
+                s.left_out.clone(),
+                s.rows.to_string(),
+                format!("{:.1} %", s.mean_percent),
+                format!("{:.1} %", s.median_percent),
+                format!("{:.1} %", s.systems_percent),
+                format!("{:+.1} %", s.bias_percent),
+                s.coverage_percent.map_or_else(|| "-".to_string(), |c| format!("{c:.0} %")),
+                s.bar_percent.map_or_else(|| "-".to_string(), |b| format!("{b} %")),
+                s.holds.map_or("", |h| if h { "yes" } else { "NO" }).to_string(),
+            ]);
+        }
+        output::write_table(&mut out, &table)?;
+        writeln!(out)?;
+        for note in &self.notes {
+            writeln!(out, "{}", output::wrapped(note, output.width, "  "))?;
+        }
+        Ok(out.flush()?)
+    }
+}

@@ -1,0 +1,203 @@
+//! Several GPUs on the command line: names that scripts rely on, and one line for what does not divide, fit or exist.
+
+use preflop_cli::call;
+use serde_json::Value;
+
+fn json(args: &[&str]) -> Value {
+    let text = call(args.iter().chain(&["--json"])).unwrap_or_else(|e| panic!("{args:?}: {e}"));
+    serde_json::from_str(&text).unwrap()
+}
+
+fn said(args: &[&str]) -> String {
+    let failure = call(args).unwrap_err();
+    assert_eq!(failure.status, 2, "{args:?}");
+    assert!(!failure.message.contains('\n'));
+    format!("{} {}", failure.message, failure.hint.unwrap_or_default())
+}
+
+#[test]
+fn a_collective_has_the_names_that_scripts_rely_on() {
+    let rows = json(&["collective", "all-reduce", "--cluster", "aws-p5x16", "--bytes", "512,1M..8M"]);
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 5);
+    for row in rows {
+        let number = |key: &str| row[key].as_f64().unwrap();
+        assert!(number("low_us") <= number("time_us") && number("time_us") <= number("high_us"));
+        assert!(number("bus_gbs") > 0.0 && row["bound"].is_string() && number("bytes") >= 512.0);
+    }
+}
+
+#[test]
+fn a_sharded_iteration_adds_up() {
+    let answer = json(&[
+        "predict",
+        "llama-3-8b",
+        "--cluster",
+        "dgx-h100x4",
+        "--dp",
+        "8",
+        "--tp",
+        "2",
+        "--pp",
+        "2",
+        "--micro-batch",
+        "1",
+        "--global-batch",
+        "256",
+        "--recompute",
+        "selective",
+        "--stack",
+        "compiled",
+        "--zero",
+        "1",
+    ]);
+    let total: f64 = answer["breakdown_ms"].as_object().unwrap().values().map(|v| v.as_f64().unwrap()).sum();
+    assert!((total / answer["iteration_ms"].as_f64().unwrap() - 1.0).abs() < 1e-9);
+    assert_eq!(answer["parallel"]["microbatches"], 32);
+    assert_eq!(answer["parallel"]["gpus"], 32);
+    for key in [
+        "low_ms",
+        "high_ms",
+        "mfu",
+        "tokens_per_s",
+        "tokens_per_s_per_gpu",
+        "scaling_efficiency",
+        "memory_mib",
+    ] {
+        assert!(answer[key].as_f64().unwrap() > 0.0, "{key}");
+    }
+    assert!(answer["mfu"].as_f64().unwrap() < 1.0);
+    assert!(!answer["collectives"].as_array().unwrap().is_empty());
+    assert_eq!(answer["ranks"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_plan_is_best_first_and_its_prediction_is_the_same() {
+    let answer = json(&[
+        "plan",
+        "gpt2-xl",
+        "--cluster",
+        "dgx-a100",
+        "--global-batch",
+        "64",
+        "--fixed",
+        "micro-batch=2",
+    ]);
+    let plans = answer["plans"].as_array().unwrap();
+    let times: Vec<f64> = plans.iter().map(|p| p["iteration_ms"].as_f64().unwrap()).collect();
+    assert!(times.windows(2).all(|w| w[0] <= w[1]) && times.len() == 10);
+    assert!(plans.iter().all(|p| p["micro_batch"] == 2));
+}
+
+#[test]
+fn any_model_runs_on_several_gpus_and_loses_little() {
+    let answer = json(&["predict", "resnet50", "--cluster", "8xh100", "--batch", "64"]);
+    let efficiency = answer["scaling_efficiency"].as_f64().unwrap();
+    assert!((0.8..1.0).contains(&efficiency), "{efficiency}");
+    assert_eq!(answer["batch"], 512);
+    let rows = json(&["compare", "resnet50", "--gpus", "8xh100,4xa100,h100"]);
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    assert_eq!(rows[0]["gpu"], "8xh100-sxm");
+    assert!(rows.iter().all(|r| r["usd_per_hour"].as_f64().unwrap() > 0.0));
+}
+
+#[test]
+fn a_curve_reaches_a_hundred_thousand_gpus() {
+    let answer =
+        json(&["scale", "gpt2", "--node", "dgx-h100", "--gpus", "1..16", "--fixed", "micro-batch=4"]);
+    let points = answer["points"].as_array().unwrap();
+    assert_eq!(points.len(), 5);
+    assert_eq!(points[0]["efficiency"], 1.0);
+    assert!(
+        points.iter().all(|p| p["efficiency_low"].as_f64().unwrap() <= p["efficiency"].as_f64().unwrap())
+    );
+}
+
+#[test]
+fn what_does_not_divide_fit_or_exist_gets_one_line_with_what_works() {
+    for (args, expected) in [
+        (
+            vec!["predict", "llama-3-8b", "--cluster", "3xh100", "--tp", "3"],
+            "tp 3 does not divide 32 heads: take 2 or 4",
+        ),
+        (vec!["predict", "llama-3-8b", "--cluster", "dgx-h100x2", "--gpus", "9"], "8 and 16"),
+        (vec!["predict", "llama-3-8b", "--cluster", "dgx-h100", "--tp", "16"], "tp x cp x pp must divide 8"),
+        (vec!["predict", "llama-3-8b", "--cluster", "dgx-h10"], "did you mean"),
+        (vec!["predict", "resnet50", "--cluster", "dgx-h100", "--tp", "2"], "data parallelism"),
+        (vec!["predict", "llama-3-8b", "--cluster", "8xh100x4"], "no network"),
+        (vec!["predict", "llama-3-8b", "--gpu", "h100", "--tp", "2"], "--cluster"),
+        (vec!["predict", "llama-3-8b", "--cluster", "dgx-h100", "--mode", "infer"], "--mode"),
+        (
+            vec![
+                "plan",
+                "llama-3-8b",
+                "--cluster",
+                "4xrtx-4090",
+                "--global-batch",
+                "8",
+                "--fixed",
+                "tp=1",
+                "--fixed",
+                "pp=1",
+                "--fixed",
+                "zero=0",
+            ],
+            "fits",
+        ),
+        (vec!["plan", "llama-3-8b", "--cluster", "dgx-h100", "--global-batch", "7"], "divides"),
+        (
+            vec!["plan", "llama-3-8b", "--cluster", "dgx-h100", "--global-batch", "8", "--fixed", "foo=1"],
+            "`foo`",
+        ),
+        (vec!["collective", "all-reduce", "--cluster", "1xh100"], "two or more"),
+        (vec!["collective", "all-reduce", "--cluster", "dgx-h100", "--bytes", "8G..1K"], "no size"),
+        (vec!["collective", "all-sum", "--cluster", "dgx-h100"], "all-reduce"),
+        (vec!["scale", "gpt2", "--node", "dgx-h100", "--gpus", "0..4"], "no range"),
+        (vec!["cluster", "show", "nothing"], "unknown cluster"),
+        (vec!["validate", "--parallel", "--data", "/nonexistent"], "no folder"),
+    ] {
+        let said = said(&args);
+        assert!(said.contains(expected), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn cluster_and_node_files_are_read_with_their_own_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let node = "name = \"box\"\ngpu = \"a100-sxm-80gb\"\ngpus = 8\n[inside]\ntopology = \"switched\"\n\
+        [outside]\nnics = 4\nnic_gbs = 25\nkind = \"infiniband\"\n";
+    std::fs::write(path("box.toml"), node).unwrap();
+    std::fs::write(path("mine.toml"), "name = \"mine\"\nnodes = [{ type = \"./box.toml\", count = 4 }]\n")
+        .unwrap();
+    let shown = json(&["cluster", "show", &path("mine.toml")]);
+    assert_eq!(shown["all_gpus"], 32);
+    assert_eq!(shown["network_gbs"], 100.0);
+    assert_eq!(json(&["cluster", "show", &path("box.toml")])["all_gpus"], 8);
+    std::fs::write(path("bad.toml"), "name = \"x\"\nnodes = [{ type = \"dgx-h100\", count = 0 }]\n").unwrap();
+    assert!(said(&["cluster", "show", &path("bad.toml")]).contains("`count` is 0"));
+    let log = "1048576 262144 float sum -1 900.0 1.2 2.0 0 910.0 1.2 2.0 0\n1073741824 268435456 float sum -1 400000 2.7 4.7 0 400000 2.7 4.7 0\n";
+    std::fs::write(path("log.txt"), log).unwrap();
+    let verdict = json(&["collective", "all-reduce", "--cluster", "dgx-h100", "--compare", &path("log.txt")]);
+    assert!(verdict["reason"].as_str().unwrap().contains("peer access"), "{verdict}");
+    let trace = path("trace.json");
+    let page = path("page.html");
+    json(&[
+        "predict",
+        "gpt2",
+        "--cluster",
+        "dgx-a100",
+        "--pp",
+        "4",
+        "--global-batch",
+        "16",
+        "--trace",
+        &trace,
+        "--page",
+        &page,
+    ]);
+    let events: Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
+    assert!(events["traceEvents"].as_array().unwrap().len() > 32);
+    assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));
+}

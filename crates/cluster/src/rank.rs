@@ -1,0 +1,110 @@
+//! The one thing that is asked of the time model: how long a list of operators keeps a GPU busy, and how sure that is.
+
+use crate::interval::LogInterval;
+use preflop_core::Gpu;
+use preflop_core::model::{HostWork, Iteration, Step};
+use preflop_core::ops::Family;
+use preflop_core::schedule::Schedule as _;
+use preflop_core::time::TimeModel;
+
+/// Time of a list of operators on one GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Busy {
+    /// Seconds, pauses between kernels included.
+    pub time: f64,
+    /// Seconds at the lower end of the 90 % interval.
+    pub low: f64,
+    /// Seconds at the upper end.
+    pub high: f64,
+    /// Kernels.
+    pub launches: f64,
+    /// Useful FLOPs.
+    pub flops: f64,
+}
+
+impl Busy {
+    /// The interval as logs.
+    pub fn interval(&self) -> LogInterval {
+        if self.time <= 0.0 {
+            return LogInterval { low: 0.0, high: 0.0 };
+        }
+        LogInterval { low: (self.low / self.time).ln(), high: (self.high / self.time).ln() }
+    }
+}
+
+/// Whoever knows how long operators take.
+pub trait OperatorTimes {
+    /// Time of these operators, run one after the other.
+    fn busy(&self, steps: &[Step]) -> Busy;
+}
+
+/// The core's time model on one GPU.
+#[derive(Debug)]
+pub struct CoreTimes<'a> {
+    /// The model.
+    pub model: &'a TimeModel,
+    /// The GPU.
+    pub gpu: &'a Gpu,
+}
+
+impl OperatorTimes for CoreTimes<'_> {
+    fn busy(&self, steps: &[Step]) -> Busy {
+        if steps.is_empty() {
+            return Busy::default();
+        }
+        let iteration =
+            Iteration { steps: steps.to_vec(), host: HostWork::default(), ..Iteration::default() };
+        let p = self.model.predict_iteration(&iteration, self.gpu);
+        let pauses = self.model.host_model().pauses(p.launches).0;
+        Busy {
+            time: p.gpu_wall.0 + pauses,
+            low: p.gpu_busy_low.0 + pauses,
+            high: p.gpu_busy_high.0 + pauses,
+            launches: p.launches,
+            flops: p.flops.0,
+        }
+    }
+}
+
+/// The same times with attention and everything but products slower by a factor: kernels of an older stack.
+#[derive(Debug)]
+pub struct Aged<'a, T> {
+    /// Times of today's kernels.
+    pub inner: &'a T,
+    /// Factor of fused attention.
+    pub attention: f64,
+    /// Factor of norms, activations, residuals, loss.
+    pub pointwise: f64,
+}
+
+impl<T: OperatorTimes> OperatorTimes for Aged<'_, T> {
+    fn busy(&self, steps: &[Step]) -> Busy {
+        let mut out = Busy::default();
+        let of = |family: Family| match family {
+            Family::Gemm => 1.0,
+            Family::Attention => self.attention,
+            _ => self.pointwise,
+        };
+        for kind in [Family::Gemm, Family::Attention, Family::Elementwise] {
+            let factor = of(kind);
+            let own: Vec<Step> = steps
+                .iter()
+                .filter(|s| {
+                    let family = s.call.family();
+                    match kind {
+                        Family::Elementwise => !matches!(family, Family::Gemm | Family::Attention),
+                        _ => family == kind,
+                    }
+                })
+                .cloned()
+                .collect();
+            let part = self.inner.busy(&own);
+            out.time += factor * part.time;
+            out.low += factor * part.low;
+            out.high += factor * part.high;
+            out.launches += part.launches;
+            out.flops += part.flops;
+        }
+        out
+    }
+}
