@@ -1,0 +1,232 @@
+"""What a recording has seen: operators in order, tensors, and storages with their lifetimes."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ._moving import Moving
+from ._tensors import on_gpu, tensors_in
+
+#: Name of a number format in the file.
+DTYPES = {
+    torch.float32: "fp32",
+    torch.float64: "fp64",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+    torch.int64: "int64",
+    torch.int32: "int32",
+    torch.int16: "int16",
+    torch.int8: "int8",
+    torch.uint8: "uint8",
+    torch.bool: "bool",
+    torch.complex64: "complex64",
+}
+
+
+def _same_kind(arguments: list[Any]) -> bool:
+    """Two tensors of one shape and format, and nothing else: so autograd's engine adds gradients."""
+    if len(arguments) != 2 or not all(isinstance(a, torch.Tensor) for a in arguments):
+        return False
+    a, b = arguments
+    return a.shape == b.shape and a.dtype == b.dtype and _is_dense(a)
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Without gaps or overlap, whatever the order of dimensions: only then does the engine add in place."""
+    expected = 1
+    for stride, size in sorted((t, n) for n, t in zip(tensor.shape, tensor.stride()) if n != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One recorded iteration."""
+
+    begin: int
+    ops: list[dict[str, Any]]
+    module_calls: int
+    parameter_tensors: int
+
+
+class Session(Moving):
+    """One recording: what was seen, and how to undo what was changed."""
+
+    def __init__(self) -> None:
+        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self.silent = 0
+        self.phase = "forward"
+        self.counter = 0
+        self.ops: list[dict[str, Any]] = []
+        self.tensors: list[list[Any]] = []
+        self.tensor_ids: dict[tuple[Any, ...], int] = {}
+        self.storages: list[dict[str, Any]] = []
+        self.live: dict[int, int] = {}
+        self.modules: list[str] = []
+        self.names: dict[int, str] = {}
+        self.path_of_sequence: dict[int, str] = {}
+        self.module_calls = 0
+        self.autocast: str | None = None
+        self.undo: list[Callable[[], None]] = []
+        self.moved: dict[int, torch.Tensor] = {}
+        self.kept: list[torch.Tensor] = []
+        self.applied: dict[Any, torch.Tensor] = {}
+        self.parameters: dict[int, torch.Tensor] = {}
+        self.stepped: dict[int, int] = {}
+        self.samples: int | None = None
+        self.seq: int | None = None
+        self.begin = 0
+        self.complete: Pass | None = None
+        self.model_name: str | None = None
+        self.accumulations: list[tuple[int, int | None, dict[str, Any]]] = []
+        self.detaching = False
+
+    # Storages -------------------------------------------------------------------------------------------------------
+
+    def storage_of(self, tensor: torch.Tensor, kind: str = "activation") -> int | None:
+        """The number of a tensor's storage; it is counted until it dies."""
+        if not on_gpu(tensor):
+            return None
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        known = self.live.get(key)
+        if known is not None:
+            return known
+        number = len(self.storages)
+        self.storages.append({"bytes": storage.nbytes(), "kind": kind, "first": self.counter, "last": None})
+        self.live[key] = number
+        weakref.finalize(storage, self._died, key, number)
+        return number
+
+    def _died(self, key: int, number: int) -> None:
+        self.storages[number]["last"] = self.counter
+        self.live.pop(key, None)
+
+    def mark(self, tensor: torch.Tensor, kind: str) -> None:
+        """Says what a storage is for."""
+        number = self.storage_of(tensor, kind)
+        if number is not None:
+            self.storages[number]["kind"] = kind
+
+    # Notes ----------------------------------------------------------------------------------------------------------------
+
+    def _tensor(self, tensor: torch.Tensor) -> int:
+        storage = self.storage_of(tensor)
+        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+        key = (tensor.dtype, shape, strides, storage)
+        number = self.tensor_ids.get(key)
+        if number is None:
+            number = len(self.tensors)
+            self.tensor_ids[key] = number
+            dtype = DTYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch."))
+            self.tensors.append([dtype, list(shape), list(strides), storage])
+        return number
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return {"t": self._tensor(value)}
+        if isinstance(value, (list, tuple, torch.Size)):
+            return [self._argument(v) for v in value]
+        if value is None or isinstance(value, (bool, int, str)):
+            return value
+        if isinstance(value, float):
+            # JSON has no infinities.
+            return value if abs(value) < float("inf") else str(value)
+        return str(value)
+
+    def _place(self) -> tuple[str, str, Any]:
+        """Phase, module path and autograd node of the operator at hand."""
+        if torch._C._current_graph_task_id() == -1:
+            path = self.modules[-1] if self.modules else ""
+            # The node that this operator's call made is the newest; operators without a node come later, if at all.
+            self.path_of_sequence.setdefault(torch._C._autograd._get_sequence_nr() - 1, path)
+            return self.phase, path, None
+        node = torch._C._current_autograd_node()
+        path = self.modules[-1] if self.modules else ""
+        if node is not None and not path:
+            path = self.path_of_sequence.get(node._sequence_nr(), "")
+        return "backward", path, node
+
+    def note(self, name: str, arguments: list[Any], outputs: list[Any], nature: str | None = None) -> None:
+        """Writes an operator down; ``nature`` says whether it is a view or works element by element."""
+        if self.silent:
+            return
+        phase, path, node = self._place()
+        if name == "aten::detach" and not self._is_real_detach(phase, node):
+            return
+        in_place = name == "aten::add" and (
+            _same_kind(arguments) if phase == "backward" else self._adds_bias(arguments)
+        )
+        for tensor in tensors_in(outputs):
+            self.storage_of(tensor)
+        op = {
+            "op": name,
+            "phase": phase,
+            "module": path,
+            "in": [self._argument(a) for a in arguments],
+            "out": [self._tensor(t) for t in tensors_in(outputs)],
+        }
+        if nature is not None:
+            op[nature] = True
+        if in_place:
+            # Not so for fake tensors: the engine adds into the gradient that waits, if nothing else holds it, and a
+            # linear layer that can't fuse its bias adds it to the product.
+            op["op"] = "aten::add_"
+            self.accumulations.append((self.counter, self.storage_of(arguments[0]), op))
+        self.ops.append(op)
+        self.counter += 1
+
+    def _adds_bias(self, arguments: list[Any]) -> bool:
+        """Is it the bias of a linear layer, added to the product that was just made?"""
+        if len(arguments) != 2 or not all(isinstance(a, torch.Tensor) for a in arguments) or not self.ops:
+            return False
+        last = self.ops[-1]
+        made = last["op"] in ("aten::_unsafe_view", "aten::mm") and last["out"] == [self._tensor(arguments[0])]
+        return made and arguments[1].dim() == 1
+
+    def _is_real_detach(self, phase: str, node: Any) -> bool:
+        """Fake tensors are also detached when autograd saves them, which real tensors are not."""
+        if phase != "backward":
+            return self.detaching
+        return node is not None and "AccumulateGrad" in node.name()
+
+    def settle(self) -> None:
+        """What was added to in place ends where the sum begins, if nothing else held it."""
+        for counter, storage, op in self.accumulations:
+            if storage is not None and self.storages[storage]["last"] == counter + 1:
+                self.storages[storage]["last"] = counter
+            else:
+                op["op"] = "aten::add"
+
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[None]:
+        """A block whose operators are not recorded."""
+        self.silent += 1
+        try:
+            yield
+        finally:
+            self.silent -= 1
+
+    def iteration_ended(self) -> None:
+        """What was recorded since the last call is an iteration; its storages live on."""
+        self.complete = Pass(self.begin, self.ops, self.module_calls, sum(self.stepped.values()))
+        self.begin = self.counter
+        self.ops = []
+        self.module_calls = 0
+        self.stepped = {}
+
+    def final(self) -> Pass:
+        """The last complete iteration, or all there is."""
+        return self.complete or Pass(self.begin, self.ops, self.module_calls, sum(self.stepped.values()))
+
+    def final_ops(self) -> list[dict[str, Any]]:
+        """Its operators."""
+        return self.final().ops
