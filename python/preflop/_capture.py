@@ -11,7 +11,7 @@ from ._graph import Graph
 if TYPE_CHECKING:
     import torch
 
-    from ._record import Session
+    from ._session import Session
     from ._results import Prediction
 
 

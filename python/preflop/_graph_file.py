@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ._record import Session
+from ._session import Session
 
 #: Raised when a reader of the older form would misread the newer one.
 FORMAT_VERSION = 1

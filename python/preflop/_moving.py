@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import gc
+import weakref
 from typing import Any, Callable, Iterator
 
 import torch
 
 from ._errors import CaptureError
-from ._tensors import mapped, on_gpu
+from ._tensor import META, GpuTensor, mapped, on_gpu
+from ._values import give, small
 
 #: Number format that weights are recorded in, if not their own.
 _weights_dtype: contextvars.ContextVar[torch.dtype | None] = contextvars.ContextVar("weights_dtype", default=None)
@@ -29,10 +31,9 @@ class Moving:
     """What a session does with tensors that are not on the GPU yet."""
 
     # Of the session.
-    fake: Any
+    optimizers: weakref.WeakSet[torch.optim.Optimizer] | None
     moved: dict[int, torch.Tensor]
     kept: list[torch.Tensor]
-    applied: dict[Any, torch.Tensor]
     parameters: dict[int, torch.Tensor]
     undo: list[Callable[[], None]]
     quiet: Callable[[], contextlib.AbstractContextManager[None]]
@@ -50,12 +51,13 @@ class Moving:
         dtype = tensor.dtype
         if kind in ("weight", "buffer") and tensor.is_floating_point():
             dtype = _weights_dtype.get() or dtype
-        with self.quiet(), self.fake, torch.no_grad():
-            new = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device="cuda")
-        if isinstance(tensor, torch.nn.Parameter):
-            new = torch.nn.Parameter(new, tensor.requires_grad)
-        elif tensor.is_leaf and tensor.requires_grad:
-            new.requires_grad_()
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+            meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=META)
+            new = GpuTensor(meta, tensor.requires_grad and (is_parameter or tensor.is_leaf))
+            if kind != "weight" and tensor.device.type == "cpu" and small(tensor):
+                give(new, tensor.detach().to(dtype, copy=True))
+        new._is_param = is_parameter
         self.moved[id(tensor)] = new
         self.kept.append(tensor)
         self.mark(new, kind)
@@ -77,34 +79,47 @@ class Moving:
             self._parameters_of(module)
 
     def apply(self, module: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
-        """``nn.Module._apply``, behind `.to`, `.cuda` and `.half`: fake tensors can't be changed in place, so parameters
+        """``nn.Module._apply``, behind `.to`, `.cuda` and `.half`: recorded tensors can't be changed in place, so parameters
         are replaced, and whoever holds the old ones (optimizers) gets the new ones. It is set-up, not a step."""
+        done: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         for each in module.modules() if recurse else [module]:
             for slots, kind in ((each._parameters, "weight"), (each._buffers, "buffer")):
                 for name, old in list(slots.items()):
-                    if old is not None:
-                        slots[name] = self._applied(old, fn, kind)
+                    if old is None:
+                        continue
+                    if id(old) not in done:
+                        done[id(old)] = (old, self._applied(old, fn, kind))
+                    new = done[id(old)][1]
+                    if new is old:
+                        continue
+                    slots[name] = new
+                    if not on_gpu(old):
                         self.undo.append(lambda s=slots, n=name, v=old: s.__setitem__(n, v))
             self._refresh_recurrent(each)
         self._parameters_of(module)
+        for old, new in done.values():
+            if new is not old and on_gpu(old):
+                # Nobody asks for it any more, so that it can die.
+                self.moved.pop(id(old), None)
+                self.parameters.pop(id(old), None)
         return module
 
     def _applied(self, old: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor], kind: str) -> torch.Tensor:
-        known = self.applied.get((id(old), fn))
-        if known is not None:
-            return known
         with self.quiet(), torch.no_grad():
             new = fn(old)
-        if new is not old:
-            if isinstance(old, torch.nn.Parameter) or getattr(old, "_is_param", False):
-                new = torch.nn.Parameter(new, old.requires_grad)
-            for key, value in self.moved.items():
-                if value is old:
-                    self.moved[key] = new
-            self.moved[id(old)] = new
+        if new is old:
+            return old
+        if isinstance(old, torch.nn.Parameter) or getattr(old, "_is_param", False):
+            new = torch.nn.Parameter(new, old.requires_grad)
+        elif old.requires_grad:
+            new.requires_grad_()
+        for key, value in self.moved.items():
+            if value is old:
+                self.moved[key] = new
+        self.moved[id(old)] = new
+        if not on_gpu(old):
             self.kept.append(old)
-            self.mark(new, kind)
-        self.applied[(id(old), fn)] = new
+        self.mark(new, kind)
         return new
 
     def _refresh_recurrent(self, module: torch.nn.Module) -> None:
@@ -120,9 +135,12 @@ class Moving:
                 self.mark(parameter, "weight")
         for buffer in module.buffers():
             self.mark(buffer, "buffer")
-        for thing in gc.get_objects():
-            if issubclass(type(thing), torch.optim.Optimizer):
-                self.move_optimizer(thing)
+        if self.optimizers is None:
+            # Those that were made before the recording; later ones report themselves.
+            found = (o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer))
+            self.optimizers = weakref.WeakSet(found)
+        for optimizer in list(self.optimizers):
+            self.move_optimizer(optimizer)
 
     def _move_slots(self, slots: dict[str, Any], kind: str) -> None:
         for name, value in list(slots.items()):
@@ -139,7 +157,8 @@ class Moving:
             if any(a is not b for a, b in zip(after, before)):
                 changed = True
                 group["params"] = after
-                self.undo.append(lambda g=group, b=before: g.__setitem__("params", b))
+                if not any(on_gpu(p) for p in before):
+                    self.undo.append(lambda g=group, b=before: g.__setitem__("params", b))
         if not changed:
             return
         if optimizer.state and not any(on_gpu(p) for p in optimizer.state):
@@ -156,4 +175,3 @@ class Moving:
         self.undo.clear()
         self.moved.clear()
         self.kept.clear()
-        self.applied.clear()

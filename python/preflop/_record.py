@@ -12,11 +12,11 @@ from typing import Any, Iterator
 
 import torch
 
-from . import _nogpu
-from ._modes import Mover, Recorder, attention
+from . import _autocast, _choices, _cuda
+from ._modes import Mover, Recorder
 from ._moving import weights_as
 from ._session import DTYPES, Session
-from ._tensors import tensors_in
+from ._tensor import tensors_in
 
 __all__ = ["Session", "recording", "weights_as"]
 
@@ -91,17 +91,29 @@ def recording(session: Session) -> Iterator[None]:
 
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+    made = torch.optim.Optimizer.__init__
+
+    def optimizer_made(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
+        made(optimizer, *args, **kwargs)
+        if session.optimizers is not None:
+            session.optimizers.add(optimizer)
+        session.move_optimizer(optimizer)
+
     with contextlib.ExitStack() as stack:
         stack.callback(session.restore)
-        stack.enter_context(_nogpu.fake_cuda())
-        stack.enter_context(_nogpu.replaced(torch.nn.Module, "__call__", recorded_call))
-        stack.enter_context(_nogpu.replaced(torch.nn.Module, "_apply", lambda *a, **k: session.apply(*a, **k)))
+        library = torch.library.Library("aten", "IMPL")
+        stack.callback(library._destroy)
+        session.choices = _choices.install(session, library)
+        stack.enter_context(_autocast.rules(library))
+        stack.enter_context(_cuda.one_gpu())
+        stack.enter_context(_cuda.replaced(torch.nn.Module, "__call__", recorded_call))
+        stack.enter_context(_cuda.replaced(torch.nn.Module, "_apply", lambda *a, **k: session.apply(*a, **k)))
+        stack.enter_context(_cuda.replaced(torch.optim.Optimizer, "__init__", optimizer_made))
         stack.callback(register_optimizer_step_pre_hook(before_step).remove)
         stack.callback(register_optimizer_step_post_hook(after_step).remove)
-        # Functions written in Python look it up here, below the level at which calls are intercepted.
-        stack.enter_context(_nogpu.replaced(torch.nn.functional, "scaled_dot_product_attention", attention))
         # Compiled functions run as they were written: what the compiler would fuse is not known here.
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if hasattr(torch.compiler, "set_stance"):
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(Recorder(session))
         stack.enter_context(Mover(session))
         yield

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import weakref
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
+from . import _assume
+from ._errors import CaptureError
 from ._moving import Moving
-from ._tensors import on_gpu, tensors_in
+from ._tensor import GpuTensor, on_gpu, tensors_in
+from ._values import Values
 
 #: Name of a number format in the file.
 DTYPES = {
@@ -47,6 +51,10 @@ def _is_dense(tensor: torch.Tensor) -> bool:
     return True
 
 
+#: Files whose lines are not the program's own.
+_OWN = (os.path.dirname(__file__), os.path.dirname(torch.__file__))
+
+
 @dataclass(frozen=True)
 class Pass:
     """One recorded iteration."""
@@ -61,7 +69,14 @@ class Session(Moving):
     """One recording: what was seen, and how to undo what was changed."""
 
     def __init__(self) -> None:
-        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self.values = Values()
+        #: By composite operator: what is run in its place where autograd is off.
+        self.choices: dict[Any, Callable[..., Any]] = {}
+        #: More than zero while the program itself asks for tensors of the meta device.
+        self.meta_wanted = 0
+        self.assumptions: dict[tuple[str, ...], dict[str, Any]] = {}
+        self.asked: dict[str, int] = {}
+        self.optimizers: weakref.WeakSet[torch.optim.Optimizer] | None = None
         self.silent = 0
         self.phase = "forward"
         self.counter = 0
@@ -78,7 +93,6 @@ class Session(Moving):
         self.undo: list[Callable[[], None]] = []
         self.moved: dict[int, torch.Tensor] = {}
         self.kept: list[torch.Tensor] = []
-        self.applied: dict[Any, torch.Tensor] = {}
         self.parameters: dict[int, torch.Tensor] = {}
         self.stepped: dict[int, int] = {}
         self.samples: int | None = None
@@ -206,6 +220,62 @@ class Session(Moving):
             else:
                 op["op"] = "aten::add"
 
+    # Numbers that are not there --------------------------------------------------------------------------------------------
+
+    def follows_values(self) -> bool:
+        """Are numbers of small tensors computed? Not in backward and not in optimizers, which decide nothing by them."""
+        return self.phase == "forward" and torch._C._current_graph_task_id() == -1
+
+    def user_line(self) -> str:
+        """File and line of the program that is recorded."""
+        frame = sys._getframe(1)
+        while frame is not None:
+            path = frame.f_code.co_filename
+            if not path.startswith(_OWN) and "<" not in path:
+                return f"{os.path.relpath(path) if path.startswith(os.getcwd()) else path}:{frame.f_lineno}"
+            frame = frame.f_back
+        return "an unknown line"
+
+    def assumed(self, operator: str, text: str, size: int) -> None:
+        """Lists an assumption; the same one of the same line is listed once, with a count."""
+        if self.silent:
+            return
+        module = self.modules[-1] if self.modules else ""
+        key = (operator, module, self.user_line(), text)
+        entry = self.assumptions.setdefault(
+            key, {"operator": operator, "module": module, "line": key[2], "assumed": text, "size": size, "count": 0}
+        )
+        entry["count"] += 1
+
+    def number(self, tensor: torch.Tensor, dtype: torch.dtype | None = None) -> Any:
+        """A number is asked of a tensor on the GPU: the host waits for it."""
+        if not self.silent:
+            self.note("aten::_local_scalar_dense", [tensor], [])
+        known = tensor.value() if isinstance(tensor, GpuTensor) else None
+        if known is not None and dtype is None:
+            return known.item()
+        line = self.user_line()
+        times = self.asked[line] = self.asked.get(line, 0) + 1
+        if times > _assume.current().rounds:
+            raise CaptureError(
+                f"{line} asked {times} times for a number that only a real run would know: does a loop wait for it?",
+                hint="bound the loop, call `graph.step()` after each iteration, or raise the limit with `preflop.assume(rounds=N)`",
+            )
+        dtype = dtype or tensor.dtype
+        if dtype == torch.bool:
+            return False
+        # Like a loss that falls: never twice the same, so that nothing seems to have converged.
+        falling = 1.0 + 1.0 / times
+        return falling if dtype.is_floating_point else complex(falling) if dtype.is_complex else 1
+
+    def host_copy(self, tensor: GpuTensor, dtype: torch.dtype | None) -> torch.Tensor:
+        """What a copy to the host holds: the numbers if they are known, else zeros."""
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+            known = tensor.value()
+            if known is not None:
+                return known.to(dtype or known.dtype, copy=True)
+            return torch.zeros(tensor.shape, dtype=dtype or tensor.dtype)
+
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
         """A block whose operators are not recorded."""
@@ -222,6 +292,7 @@ class Session(Moving):
         self.ops = []
         self.module_calls = 0
         self.stepped = {}
+        self.asked = {}
 
     def final(self) -> Pass:
         """The last complete iteration, or all there is."""

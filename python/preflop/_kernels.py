@@ -1,0 +1,97 @@
+"""What an operator would give: sizes, formats and strides of its results, by PyTorch's own kernels for the meta device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch._meta_registrations  # noqa: F401  (kernels of the meta device that are written in Python)
+
+from ._errors import CaptureError
+from ._tensor import META, GpuTensor, mapped, meta_kernels, tensors_in
+
+#: Bytes that an operator without a meta kernel may be given as real zeros to learn the sizes of its results.
+_TRIAL_BYTES = 1 << 28
+
+
+def wrapped(out: Any) -> Any:
+    """Results as tensors of the GPU."""
+    return mapped(out, lambda t: GpuTensor(t) if t.is_meta and not isinstance(t, GpuTensor) else t)
+
+
+def _as_meta(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the host next to tensors of the GPU; numbers without dimensions may stay where they are."""
+    if isinstance(tensor, GpuTensor) or tensor.device.type == "meta" or tensor.dim() == 0:
+        return tensor
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=META)
+
+
+def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """The results of an operator on GPU tensors, without data."""
+    if kwargs.get("device") is not None:
+        kwargs = {**kwargs, "device": META}
+    if kwargs.get("pin_memory"):
+        kwargs = {**kwargs, "pin_memory": False}
+    kernel = _python_kernels.get(func, func)
+    try:
+        with meta_kernels():
+            out = kernel(*[mapped(a, _as_meta) for a in args], **{k: mapped(v, _as_meta) for k, v in kwargs.items()})
+    except NotImplementedError:
+        found = _python_kernel(func) if kernel is func else None
+        if found is None:
+            return _tried(func, args, kwargs)
+        _python_kernels[func] = found
+        return run(func, args, kwargs)
+    return wrapped(out)
+
+
+#: Kernels of the meta device that this PyTorch has but its dispatcher does not find.
+_python_kernels: dict[Any, Any] = {}
+
+
+def _python_kernel(func: Any) -> Any:
+    from torch import _decomp
+
+    return _decomp.meta_table.get(func) or _decomp.decomposition_table.get(func)
+
+
+def _tried(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """An operator that has no meta kernel: run on real zeros of the CPU, which tell the sizes of the results."""
+    name = func._schema.name
+    if name.endswith("_") and func._schema.returns == []:
+        return None
+    total = sum(t.numel() * t.element_size() for t in tensors_in((args, kwargs)))
+    if total > _TRIAL_BYTES:
+        raise CaptureError(
+            f"the sizes of the results of `{name}` are not known, and its arguments are too large to try it ({total >> 20} MiB)",
+            hint="record it with a smaller input",
+        )
+
+    def real(tensor: torch.Tensor) -> torch.Tensor:
+        if not isinstance(tensor, GpuTensor):
+            return tensor
+        known = tensor.value()
+        if known is not None:
+            return known.clone()
+        return torch.zeros(tensor.shape, dtype=tensor.dtype)
+
+    given = {id(t): (t, real(t)) for t in tensors_in((args, kwargs))}
+    if kwargs.get("device") is not None:
+        kwargs = {**kwargs, "device": torch.device("cpu")}
+    try:
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            out = func(*mapped(list(args), lambda t: given[id(t)][1]), **mapped(kwargs, lambda t: given[id(t)][1]))
+    except Exception as error:
+        raise CaptureError(
+            f"`{name}` can't be recorded: PyTorch {torch.__version__} knows the sizes of its results only on a GPU",
+            hint="leave it out of the recorded block, or write it with other operators",
+        ) from error
+
+    def back(tensor: torch.Tensor) -> torch.Tensor:
+        for before, stand_in in given.values():
+            if tensor is stand_in:
+                return before
+        return GpuTensor(torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=META))
+
+    with meta_kernels():
+        return mapped(out, back)
