@@ -13,8 +13,8 @@ from typing import Any, Callable, Sequence
 import torch
 
 from ._recurrent import recurrent
-from ._sizes import new, value_of
-from ._tensor import GpuTensor
+from ._sizes import value_of
+from ._tensor import META
 
 aten = torch.ops.aten
 
@@ -60,7 +60,7 @@ def dropout(session: Any, x: Any, p: float, train: bool) -> Any:
     if p == 0 or not train or x.numel() == 0:
         return x
     if p == 1:
-        return x.mul(torch.zeros((), dtype=x.dtype, device=x.device))
+        return x.mul(torch.zeros((), dtype=x.dtype, device=META))
     return aten.native_dropout(x, p, train)[0]
 
 
@@ -120,9 +120,9 @@ def ctc_loss(
     lengths = listed(target_lengths, words)
     loss = aten._ctc_loss(log_probs, targets, inputs, lengths, blank, zero_infinity)[0]
     if zero_infinity:
-        loss = torch.where(loss == float("inf"), torch.zeros((), dtype=loss.dtype, device=loss.device), loss)
+        loss = torch.where(loss == float("inf"), torch.zeros((), dtype=loss.dtype, device=META), loss)
     if reduction == 1:
-        sizes = torch.tensor(lengths, device=loss.device, dtype=loss.dtype).clamp_min(1)
+        sizes = torch.tensor(lengths, dtype=loss.dtype).to(META).clamp_min(1)
         return (loss / sizes).mean()
     return loss.sum() if reduction == 2 else loss
 
@@ -233,4 +233,4 @@ def _named(function: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
 
 
-__all__ = ["CHOICES", "GpuTensor", "Sequence", "convolution_layout", "install", "new"]
+__all__ = ["CHOICES", "convolution_layout", "install"]

@@ -6,12 +6,13 @@ Everything that is replaced here is put back when the recording ends.
 from __future__ import annotations
 
 import contextlib
+import functools
 import types
 from typing import Any, Callable, Iterator
 
 import torch
 
-from ._tensor import CUDA, GpuTensor, is_cuda
+from ._tensor import CUDA, META, GpuTensor, is_cuda
 
 #: Figures of the GPU that programs may ask for: an H100 SXM, whose generation the recorded choices are those of.
 _NAME, _CAPABILITY, _MEMORY, _PROCESSORS = "NVIDIA H100 80GB HBM3", (9, 0), 80 << 30, 132
@@ -144,7 +145,6 @@ def _always(answer: Any) -> Callable[..., Any]:
 
 
 def _answers() -> dict[str, Any]:
-    nothing = _always(None)
     state = torch.zeros(16, dtype=torch.uint8)
     answers: dict[str, Any] = {
         "is_available": _always(True),
@@ -178,7 +178,8 @@ def _answers() -> dict[str, Any]:
     for name in """init _lazy_init _lazy_call set_device synchronize empty_cache ipc_collect set_stream manual_seed manual_seed_all seed
                    seed_all set_rng_state set_rng_state_all reset_peak_memory_stats reset_max_memory_allocated
                    reset_accumulated_memory_stats set_per_process_memory_fraction set_sync_debug_mode""".split():
-        answers[name] = nothing
+        # One function each: PyTorch's compiler, if it is loaded meanwhile, wants to tell them apart.
+        answers[name] = _always(None)
     for name in """memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached max_memory_cached
                    get_sync_debug_mode""".split():
         answers[name] = _always(0)
@@ -214,6 +215,18 @@ def _grouped(function: Callable[..., Any]) -> Callable[..., Any]:
     return group
 
 
+def _from_data(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Tensors made from data, where it is called from inside PyTorch and no mode sees it."""
+
+    @functools.wraps(function)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        if not is_cuda(kwargs.get("device")):
+            return function(*args, **kwargs)
+        return function(*args, **{**kwargs, "device": "cpu"}).to(META)
+
+    return make
+
+
 @contextlib.contextmanager
 def one_gpu() -> Iterator[None]:
     """A block in which PyTorch's Python interface finds a GPU."""
@@ -232,6 +245,8 @@ def one_gpu() -> Iterator[None]:
                     stack.enter_context(replaced(holder, name, answer))
         stack.enter_context(replaced(common, "amp_definitely_not_available", lambda: False))
         stack.enter_context(replaced(torch, "Generator", Generator))
+        for function in (torch.tensor, torch.as_tensor, torch.asarray):
+            stack.enter_context(replaced(torch, function.__name__, _from_data(function)))
         name = "_group_tensors_by_device_and_dtype"
         stack.enter_context(replaced(torch._C, name, _grouped(getattr(torch._C, name))))
         for name in ("range_push", "range_pop", "mark"):

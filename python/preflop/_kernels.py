@@ -52,7 +52,34 @@ _python_kernels: dict[Any, Any] = {}
 def _python_kernel(func: Any) -> Any:
     from torch import _decomp
 
-    return _decomp.meta_table.get(func) or _decomp.decomposition_table.get(func)
+    return _decomp.meta_table.get(func) or _decomp.decomposition_table.get(func) or _ATTENTION.get(func)
+
+
+def _attention(query: Any, key: Any, value: Any) -> torch.Tensor:
+    """[batch, heads, queries, width], laid out as [batch, queries, heads, width]."""
+    batch, heads, queries, _ = query.shape
+    return query.new_empty(batch, queries, heads, value.size(-1)).transpose(1, 2)
+
+
+def _efficient(query: Any, key: Any, value: Any, bias: Any, statistics: bool, *rest: Any, **kwargs: Any) -> Any:
+    rows = -(-query.size(2) // 32) * 32 if statistics else 0
+    sums = query.new_empty(query.size(0), query.size(1), rows, dtype=torch.float32)
+    seeds = [query.new_empty((), dtype=torch.int64) for _ in range(2)]
+    return _attention(query, key, value), sums, *seeds
+
+
+def _flash(query: Any, key: Any, value: Any, *rest: Any, **kwargs: Any) -> Any:
+    sums = query.new_empty(query.shape[:3], dtype=torch.float32)
+    seeds = [query.new_empty((), dtype=torch.int64) for _ in range(2)]
+    lengths = (None, None, query.size(2), key.size(2))
+    return _attention(query, key, value), sums, *lengths, *seeds, query.new_empty(0)
+
+
+#: PyTorch before 2.5 knows these sizes in its own fake tensors only.
+_ATTENTION = {
+    torch.ops.aten._scaled_dot_product_efficient_attention.default: _efficient,
+    torch.ops.aten._scaled_dot_product_flash_attention.default: _flash,
+}
 
 
 def _tried(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

@@ -38,8 +38,10 @@ class _Facts:
         view = any(a is not None and not a.is_write for a in aliases)
         self.nature = "view" if view else "pointwise" if torch.Tag.pointwise in func.tags else None
         self.written = [(i, a.name) for i, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
-        full = func.name()
-        self.composite = torch._C._dispatch_has_kernel_for_dispatch_key(full, "CompositeImplicitAutograd")
+        # Some composites have kernels of their own for real devices (`silu_backward`), which are what runs there.
+        has = torch._C._dispatch_has_kernel_for_dispatch_key
+        plain = not any(has(func.name(), device) for device in ("CPU", "CUDA"))
+        self.composite = plain and has(func.name(), "CompositeImplicitAutograd")
 
 
 class Recorder(TorchDispatchMode):

@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterator
 import torch
 
 from ._errors import CaptureError
-from ._tensor import META, GpuTensor, mapped, on_gpu
+from ._tensor import META, GpuTensor, is_transformed, mapped, on_gpu
 from ._values import give, small
 
 #: Number format that weights are recorded in, if not their own.
@@ -41,7 +41,7 @@ class Moving:
 
     def to_gpu(self, tensor: torch.Tensor, kind: str = "input") -> torch.Tensor:
         """The fake CUDA tensor that stands for a tensor elsewhere; always the same one."""
-        if on_gpu(tensor):
+        if on_gpu(tensor) or is_transformed(tensor):
             return tensor
         known = self.moved.get(id(tensor))
         if known is not None:
@@ -107,18 +107,21 @@ class Moving:
     def _applied(self, old: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor], kind: str) -> torch.Tensor:
         with self.quiet(), torch.no_grad():
             new = fn(old)
-        if new is old:
-            return old
-        if isinstance(old, torch.nn.Parameter) or getattr(old, "_is_param", False):
-            new = torch.nn.Parameter(new, old.requires_grad)
-        elif old.requires_grad:
-            new.requires_grad_()
+            if new is old:
+                return old
+            if isinstance(old, torch.nn.Parameter) or getattr(old, "_is_param", False):
+                new = torch.nn.Parameter(new, old.requires_grad)
+            elif old.requires_grad:
+                new.requires_grad_()
         for key, value in self.moved.items():
             if value is old:
                 self.moved[key] = new
         self.moved[id(old)] = new
         if not on_gpu(old):
             self.kept.append(old)
+        if kind == "weight" and on_gpu(new):
+            # What weights hold decides nothing.
+            new._value = new._known = None
         self.mark(new, kind)
         return new
 
@@ -152,13 +155,15 @@ class Moving:
         """The optimizer walks the moved parameters until the recording ends."""
         changed = False
         for group in optimizer.param_groups:
-            before = group["params"]
+            # In place: some optimizers hold the same list elsewhere too.
+            params = group["params"]
+            before = list(params)
             after = [self.moved.get(id(p), p) for p in before]
             if any(a is not b for a, b in zip(after, before)):
                 changed = True
-                group["params"] = after
+                params[:] = after
                 if not any(on_gpu(p) for p in before):
-                    self.undo.append(lambda g=group, b=before: g.__setitem__("params", b))
+                    self.undo.append(lambda p=params, b=before: p.__setitem__(slice(None), b))
         if not changed:
             return
         if optimizer.state and not any(on_gpu(p) for p in optimizer.state):

@@ -7,6 +7,7 @@ to the fake GPU. Tensors that never meet the GPU stay real, so that building mod
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from typing import Any, Iterator
 
@@ -60,9 +61,9 @@ def recording(session: Session) -> Iterator[None]:
     session_tops: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
     prepared: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
-    def before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    def before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         if session.phase == "optimizer":
-            return
+            return None
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 gradient = session.moved.get(id(parameter), parameter).grad
@@ -84,6 +85,21 @@ def recording(session: Session) -> Iterator[None]:
             1 for group in optimizer.param_groups for p in group["params"] if p.grad is not None
         )
         session.phase = "optimizer"
+        closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
+        if closure is None:
+            return None
+
+        def inner_step() -> Any:
+            # What a closure runs is an iteration inside the optimizer's own.
+            session.phase = "forward"
+            try:
+                return closure()
+            finally:
+                session.phase = "optimizer"
+
+        if kwargs.get("closure"):
+            return args, {**kwargs, "closure": inner_step}
+        return (args[0], inner_step, *args[2:]), kwargs
 
     def after_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         if not session.silent:
@@ -112,7 +128,7 @@ def recording(session: Session) -> Iterator[None]:
         stack.callback(register_optimizer_step_pre_hook(before_step).remove)
         stack.callback(register_optimizer_step_post_hook(after_step).remove)
         # Compiled functions run as they were written: what the compiler would fuse is not known here.
-        if hasattr(torch.compiler, "set_stance"):
+        if "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance"):
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(Recorder(session))
         stack.enter_context(Mover(session))

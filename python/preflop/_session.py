@@ -52,7 +52,7 @@ def _is_dense(tensor: torch.Tensor) -> bool:
 
 
 #: Files whose lines are not the program's own.
-_OWN = (os.path.dirname(__file__), os.path.dirname(torch.__file__))
+_OWN = (os.path.dirname(__file__) + os.sep, os.path.dirname(torch.__file__) + os.sep)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,11 @@ class Session(Moving):
         return number
 
     def _died(self, key: int, number: int) -> None:
-        self.storages[number]["last"] = self.counter
+        storage = self.storages[number]
+        storage["last"] = self.counter
+        if storage["first"] == self.counter and storage["kind"] in ("weight", "buffer"):
+            # Replaced while the model was set up (`model.cuda().half()`), before any operator ran.
+            storage["bytes"] = 0
         self.live.pop(key, None)
 
     def mark(self, tensor: torch.Tensor, kind: str) -> None:

@@ -12,6 +12,7 @@ import contextlib
 from typing import Any, Callable, Iterator
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 from ._errors import CaptureError
 
@@ -124,6 +125,11 @@ def on_gpu(value: Any) -> bool:
     return isinstance(value, GpuTensor)
 
 
+def is_transformed(tensor: torch.Tensor) -> bool:
+    """Is it a tensor of `torch.func`, which stands for one of ours?"""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
 def tensors_in(values: Any) -> Iterator[torch.Tensor]:
     """Tensors among arguments, also in lists and dictionaries."""
     for value in values:
@@ -151,6 +157,10 @@ def mapped(value: Any, fn: Callable[[torch.Tensor], Any]) -> Any:
     """``value`` with ``fn`` applied to its tensors."""
     if isinstance(value, torch.Tensor):
         return fn(value)
+    if isinstance(value, PackedSequence):
+        # The sizes of its steps stay on the host.
+        data = fn(value.data)
+        return value if data is value.data else PackedSequence(data, *value[1:])
     if isinstance(value, (list, tuple)):
         items = [mapped(v, fn) for v in value]
         if all(a is b for a, b in zip(items, value)):
