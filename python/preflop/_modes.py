@@ -82,6 +82,8 @@ class Recorder(TorchDispatchMode):
         if facts.name == "aten::_amp_foreach_non_finite_check_and_unscale_":
             # No gradient overflows: the step is taken.
             give(args[1], torch.zeros(args[1].shape, dtype=args[1].dtype))
+        if facts.name in ("aten::set_", "aten::resize_"):
+            args[0]._place = None
         if facts.ignored or session.silent:
             return out
         outputs = list(out) if isinstance(out, (list, tuple)) else [out]

@@ -27,6 +27,11 @@ def weights_as(dtype: torch.dtype | None) -> Iterator[None]:
     finally:
         _weights_dtype.reset(token)
 
+def _kinds(kind: type) -> set[type]:
+    """A class and all that derive from it."""
+    return {kind}.union(*(_kinds(k) for k in kind.__subclasses__()))
+
+
 class Moving:
     """What a session does with tensors that are not on the GPU yet."""
 
@@ -140,8 +145,8 @@ class Moving:
             self.mark(buffer, "buffer")
         if self.optimizers is None:
             # Those that were made before the recording; later ones report themselves.
-            found = (o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer))
-            self.optimizers = weakref.WeakSet(found)
+            kinds = _kinds(torch.optim.Optimizer)
+            self.optimizers = weakref.WeakSet(o for o in gc.get_objects() if type(o) in kinds)
         for optimizer in list(self.optimizers):
             self.move_optimizer(optimizer)
 

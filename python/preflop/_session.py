@@ -109,15 +109,20 @@ class Session(Moving):
         """The number of a tensor's storage; it is counted until it dies."""
         if not on_gpu(tensor):
             return None
+        # Looked up once for each tensor; operators that give it another storage clear it.
+        if tensor._place is not None and tensor._place[0] is self:
+            return tensor._place[1]
         storage = tensor.untyped_storage()
         key = storage._cdata
         known = self.live.get(key)
         if known is not None:
+            tensor._place = (self, known)
             return known
         number = len(self.storages)
         self.storages.append({"bytes": storage.nbytes(), "kind": kind, "first": self.counter, "last": None})
         self.live[key] = number
         weakref.finalize(storage, self._died, key, number)
+        tensor._place = (self, number)
         return number
 
     def _died(self, key: int, number: int) -> None:

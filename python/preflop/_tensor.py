@@ -38,11 +38,13 @@ class GpuTensor(torch.Tensor):
     #: The numbers, as a tensor of the CPU, if they are known.
     _value: torch.Tensor | None
     _known: Known | None
+    #: The session and the number of its storage there.
+    _place: tuple[Any, int] | None
 
     @staticmethod
     def __new__(cls, meta: torch.Tensor, requires_grad: bool = False) -> GpuTensor:
         new = torch.Tensor._make_subclass(cls, meta, requires_grad, device_for_backend_keys=CUDA)
-        new._value = new._known = None
+        new._value = new._known = new._place = None
         return new
 
     __torch_function__ = torch._C._disabled_torch_function_impl
