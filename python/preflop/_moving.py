@@ -40,6 +40,7 @@ class Moving:
     moved: dict[int, torch.Tensor]
     kept: list[torch.Tensor]
     parameters: dict[int, torch.Tensor]
+    parameter_elements: int
     undo: list[Callable[[], None]]
     quiet: Callable[[], contextlib.AbstractContextManager[None]]
     mark: Callable[[torch.Tensor, str], None]
@@ -101,12 +102,14 @@ class Moving:
                     if not on_gpu(old):
                         self.undo.append(lambda s=slots, n=name, v=old: s.__setitem__(n, v))
             self._refresh_recurrent(each)
+        for old, new in done.values():
+            if new is not old and on_gpu(old):
+                self.parameters.pop(id(old), None)
         self._parameters_of(module)
         for old, new in done.values():
             if new is not old and on_gpu(old):
                 # Nobody asks for it any more, so that it can die.
                 self.moved.pop(id(old), None)
-                self.parameters.pop(id(old), None)
         return module
 
     def _applied(self, old: torch.Tensor, fn: Callable[[torch.Tensor], torch.Tensor], kind: str) -> torch.Tensor:
@@ -141,6 +144,7 @@ class Moving:
             if on_gpu(parameter):
                 self.parameters[id(parameter)] = parameter
                 self.mark(parameter, "weight")
+        self.parameter_elements = max(self.parameter_elements, sum(p.numel() for p in self.parameters.values()))
         for buffer in module.buffers():
             self.mark(buffer, "buffer")
         if self.optimizers is None:

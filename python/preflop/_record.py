@@ -22,13 +22,17 @@ from ._tensor import tensors_in
 __all__ = ["Session", "recording", "weights_as"]
 
 
-def _first_sizes(session: Session, args: Any, kwargs: dict[str, Any]) -> None:
-    """Samples and sequence length from the first input of the first model."""
+def _first_sizes(session: Session, module: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+    """Samples and sequence length from the first input of a model."""
     first = next(tensors_in((args, kwargs)), None)
-    if session.samples is None and first is not None and first.dim() > 0:
-        session.samples = first.size(0)
-        if first.dim() == 2 and first.dtype in (torch.int64, torch.int32):
-            session.seq = first.size(1)
+    if first is None or first.dim() == 0:
+        return
+    listed = next((a for a in (*args, *kwargs.values()) if isinstance(a, (list, tuple, dict)) or torch.is_tensor(a)), None)
+    # Detectors take a list of images.
+    several = isinstance(listed, (list, tuple)) and len(listed) > 0 and all(torch.is_tensor(t) and t.dim() == 3 for t in listed)
+    session.calls.append((session.counter, id(module), len(listed) if several else first.size(0)))
+    if session.seq is None and first.dim() == 2 and first.dtype in (torch.int64, torch.int32):
+        session.seq = first.size(1)
 
 
 @contextlib.contextmanager
@@ -42,7 +46,7 @@ def recording(session: Session) -> Iterator[None]:
             args, kwargs = session.inputs(args, kwargs)
         if not session.modules and not in_backward:
             session.move_module(module)
-            _first_sizes(session, args, kwargs)
+            _first_sizes(session, module, args, kwargs)
             session.model_name = session.model_name or type(module).__name__
             prefix = "" if len(session.names) == 0 or module in session_tops else type(module).__name__ + "."
             session_tops.add(module)
@@ -60,6 +64,8 @@ def recording(session: Session) -> Iterator[None]:
 
     session_tops: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
     prepared: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+
+    walked: dict[int, int] = {}
 
     def before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> Any:
         if session.phase == "optimizer":
@@ -81,7 +87,7 @@ def recording(session: Session) -> Iterator[None]:
         for state in optimizer.state.values():
             for tensor in tensors_in(state.values() if isinstance(state, dict) else [state]):
                 session.mark(tensor, "optimizer")
-        session.stepped[id(optimizer)] = sum(
+        walked[id(optimizer)] = sum(
             1 for group in optimizer.param_groups for p in group["params"] if p.grad is not None
         )
         session.phase = "optimizer"
@@ -104,6 +110,7 @@ def recording(session: Session) -> Iterator[None]:
     def after_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         if not session.silent:
             session.phase = "forward"
+            session.stepped_by(id(optimizer), walked.get(id(optimizer), 0))
 
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 

@@ -51,6 +51,16 @@ def _is_dense(tensor: torch.Tensor) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class Mark:
+    """The end of an optimizer's step."""
+
+    optimizer: int
+    counter: int
+    module_calls: int
+    parameter_tensors: int
+
+
 #: Files whose lines are not the program's own.
 _OWN = (os.path.dirname(__file__) + os.sep, os.path.dirname(torch.__file__) + os.sep)
 
@@ -76,6 +86,11 @@ class Session(Moving):
         self.meta_wanted = 0
         self.assumptions: dict[tuple[str, ...], dict[str, Any]] = {}
         self.asked: dict[str, int] = {}
+        #: What happened when: optimizers that stepped, and calls of whole models with the samples they got.
+        self.rounds: list[Mark] = []
+        self.calls: list[tuple[int, int, int]] = []
+        self.backwards: list[int] = []
+        self.parameter_elements = 0
         self.optimizers: weakref.WeakSet[torch.optim.Optimizer] | None = None
         self.silent = 0
         self.phase = "forward"
@@ -95,7 +110,6 @@ class Session(Moving):
         self.kept: list[torch.Tensor] = []
         self.parameters: dict[int, torch.Tensor] = {}
         self.stepped: dict[int, int] = {}
-        self.samples: int | None = None
         self.seq: int | None = None
         self.begin = 0
         self.complete: Pass | None = None
@@ -204,6 +218,8 @@ class Session(Moving):
             # linear layer that can't fuse its bias adds it to the product.
             op["op"] = "aten::add_"
             self.accumulations.append((self.counter, self.storage_of(arguments[0]), op))
+        if phase == "backward" and (not self.ops or self.ops[-1]["phase"] != "backward"):
+            self.backwards.append(self.counter)
         self.ops.append(op)
         self.counter += 1
 
@@ -303,9 +319,48 @@ class Session(Moving):
         self.stepped = {}
         self.asked = {}
 
+    def stepped_by(self, optimizer: int, parameter_tensors: int) -> None:
+        """An optimizer has stepped."""
+        self.stepped[optimizer] = parameter_tensors
+        self.rounds.append(Mark(optimizer, self.counter, self.module_calls, parameter_tensors))
+
     def final(self) -> Pass:
-        """The last complete iteration, or all there is."""
-        return self.complete or Pass(self.begin, self.ops, self.module_calls, sum(self.stepped.values()))
+        """The last complete iteration: as the program said with `step()`, else between two steps of the optimizer, else all there is."""
+        if self.complete is not None:
+            return self.complete
+        return self._last_round() or Pass(self.begin, self.ops, self.module_calls, sum(self.stepped.values()))
+
+    def _last_round(self) -> Pass | None:
+        """A block that steps several times holds several iterations; the optimizer that steps least often tells them apart."""
+        steps: dict[int, list[Mark]] = {}
+        for mark in self.rounds:
+            steps.setdefault(mark.optimizer, []).append(mark)
+        if not steps:
+            return None
+        least = min(len(marks) for marks in steps.values())
+        rarest = [marks for marks in steps.values() if len(marks) == least]
+        before, last = max(rarest, key=lambda marks: marks[-1].counter)[-2:] if least > 1 else (None, None)
+        if before is None or last is None:
+            return None
+        inside = {m.optimizer: m.parameter_tensors for m in self.rounds if before.counter < m.counter <= last.counter}
+        ops = self.ops[before.counter - self.begin : last.counter - self.begin]
+        return Pass(before.counter, ops, last.module_calls - before.module_calls, sum(inside.values()))
+
+    def samples_of(self, iteration: Pass) -> int | None:
+        """Samples of an iteration: those of its first model; where one optimizer gathers several backward passes, of all of them."""
+        first, last = iteration.begin, iteration.begin + len(iteration.ops)
+        calls = [c for c in self.calls if first <= c[0] < last]
+        if not calls:
+            return self.calls[0][2] if self.calls else None
+        own = [c for c in calls if c[1] == calls[0][1]]
+        if len({m.optimizer for m in self.rounds}) > 1:
+            return own[0][2]
+        groups: dict[int, int] = {}
+        for counter, _, samples in own:
+            passed = sum(1 for b in self.backwards if b <= counter)
+            groups[passed] = max(groups.get(passed, 0), samples)
+        gathered = any(first <= b < last for b in self.backwards)
+        return sum(groups.values()) if gathered else own[0][2]
 
     def final_ops(self) -> list[dict[str, Any]]:
         """Its operators."""
