@@ -247,6 +247,8 @@ def one_gpu() -> Iterator[None]:
         stack.enter_context(replaced(torch, "Generator", Generator))
         for function in (torch.tensor, torch.as_tensor, torch.asarray):
             stack.enter_context(replaced(torch, function.__name__, _from_data(function)))
+        if hasattr(torch._C, "_get_accelerator"):
+            stack.enter_context(replaced(torch._C, "_get_accelerator", _always(torch.device("cuda"))))
         name = "_group_tensors_by_device_and_dtype"
         stack.enter_context(replaced(torch._C, name, _grouped(getattr(torch._C, name))))
         for name in ("range_push", "range_pop", "mark"):

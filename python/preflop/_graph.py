@@ -99,6 +99,9 @@ class Graph:
         """A copy of everything that was recorded."""
         return json.loads(json.dumps(self.document))
 
+    def __reduce__(self) -> Any:
+        return Graph, (self.document,)
+
     def __len__(self) -> int:
         return len(self.document["ops"])
 

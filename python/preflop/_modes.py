@@ -12,7 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import _choices, _kernels, _sizes
+from . import _choices, _distributed, _kernels, _sizes
 from ._errors import CaptureError
 from ._session import Session
 from ._tensor import META, GpuTensor, any_on_gpu, is_cuda, is_meta, mapped, meta_kernels, on_gpu, tensors_in
@@ -22,6 +22,9 @@ from ._values import give, small, spoil
 _IGNORED_NAMESPACES = ("prim", "prims", "profiler")
 #: Set-up that a program may run anew in every step without need.
 _SET_UP = ("aten::_cudnn_rnn_flatten_weight",)
+
+
+_PLAIN = (GpuTensor, torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) if hasattr(torch.nn, "Buffer") else (GpuTensor, torch.Tensor, torch.nn.Parameter)
 
 
 class _Facts:
@@ -55,6 +58,10 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         session = self.session
+        for kind in types:
+            if kind not in _PLAIN:
+                # A tensor made of others (DTensor, quantized weights): it says itself what it runs on them.
+                return NotImplemented
         if not any_on_gpu(args) and not any_on_gpu(kwargs.values()):
             device = kwargs.get("device")
             if device is None or not (is_cuda(device) or (is_meta(device) and not session.meta_wanted)):
@@ -69,6 +76,8 @@ class Recorder(TorchDispatchMode):
                 return choice(*args, **kwargs) if choice is not None else func.decompose(*args, **kwargs)
         if func is torch.ops.aten._local_scalar_dense.default:
             return session.number(args[0])
+        if facts.name.startswith("c10d::"):
+            return _distributed.collective(session, func, args, kwargs)
         if facts.name in ("aten::_to_copy", "aten::copy_"):
             done, out = self._crossing(facts.name, args, kwargs)
             if done:
@@ -155,6 +164,10 @@ _NUMBERS = (torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__)
 _MIXED = (torch.Tensor.copy_, torch._VF._pack_padded_sequence, torch._VF._pad_packed_sequence)
 
 
+def _backward(tensor: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False, inputs: Any = None) -> None:
+    torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+
 def _placed(device: Any) -> Any:
     return META if is_cuda(device) else device
 
@@ -178,6 +191,10 @@ class Mover(TorchFunctionMode):
                 return func(*args, **kwargs)
             finally:
                 session.detaching = False
+        if func is torch.Tensor.backward:
+            # Hooks and recomputed layers are the program's own code: the mode goes on in them.
+            with self:
+                return _backward(*args, **kwargs)
         if func in _TO:
             return self._to(func, args, kwargs)
         if func is torch.Tensor.pin_memory:

@@ -52,6 +52,8 @@ class Moving:
         known = self.moved.get(id(tensor))
         if known is not None:
             return known
+        if hasattr(type(tensor), "__tensor_flatten__"):
+            return self._parts_to_gpu(tensor, kind)
         if tensor.layout != torch.strided:
             raise CaptureError(f"a tensor of layout {tensor.layout} can't be recorded")
         dtype = tensor.dtype
@@ -67,6 +69,20 @@ class Moving:
         self.moved[id(tensor)] = new
         self.kept.append(tensor)
         self.mark(new, kind)
+        return new
+
+    def _parts_to_gpu(self, tensor: torch.Tensor, kind: str) -> torch.Tensor:
+        """A tensor made of others (DTensor, quantized weights): its parts go."""
+        names, context = tensor.__tensor_flatten__()
+        parts = {name: getattr(tensor, name) for name in names}
+        moved = {n: self.to_gpu(p, kind) if isinstance(p, torch.Tensor) else p for n, p in parts.items()}
+        if all(moved[name] is parts[name] for name in names):
+            return tensor
+        new = type(tensor).__tensor_unflatten__(moved, context, tensor.size(), tensor.stride())
+        if isinstance(tensor, torch.nn.Parameter):
+            new = torch.nn.Parameter(new, tensor.requires_grad)
+        self.moved[id(tensor)] = new
+        self.kept.append(tensor)
         return new
 
     def inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -141,7 +157,7 @@ class Moving:
 
     def _parameters_of(self, module: torch.nn.Module) -> None:
         for parameter in module.parameters():
-            if on_gpu(parameter):
+            if on_gpu(parameter) or hasattr(type(parameter), "__tensor_flatten__"):
                 self.parameters[id(parameter)] = parameter
                 self.mark(parameter, "weight")
         self.parameter_elements = max(self.parameter_elements, sum(p.numel() for p in self.parameters.values()))
@@ -157,7 +173,10 @@ class Moving:
     def _move_slots(self, slots: dict[str, Any], kind: str) -> None:
         for name, value in list(slots.items()):
             if isinstance(value, torch.Tensor) and not on_gpu(value):
-                slots[name] = self.to_gpu(value, kind)
+                new = self.to_gpu(value, kind)
+                if new is value:
+                    continue
+                slots[name] = new
                 self.undo.append(lambda s=slots, n=name, v=value: s.__setitem__(n, v))
 
     def move_optimizer(self, optimizer: torch.optim.Optimizer) -> None:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import traceback
 import weakref
 from typing import Any, Iterator
 
 import torch
 
-from . import _autocast, _choices, _cuda
+from . import _autocast, _choices, _cuda, _distributed, _files
 from ._modes import Mover, Recorder
 from ._moving import weights_as
-from ._session import DTYPES, Session
+from ._errors import CaptureError, PreflopError
+from ._session import _OWN, DTYPES, Session
 from ._tensor import tensors_in
 
 __all__ = ["Session", "recording", "weights_as"]
@@ -129,6 +131,8 @@ def recording(session: Session) -> Iterator[None]:
         session.choices = _choices.install(session, library)
         stack.enter_context(_autocast.rules(library))
         stack.enter_context(_cuda.one_gpu())
+        stack.enter_context(_distributed.one_of_many(session))
+        stack.enter_context(_files.unwritten(session))
         stack.enter_context(_cuda.replaced(torch.nn.Module, "__call__", recorded_call))
         stack.enter_context(_cuda.replaced(torch.nn.Module, "_apply", lambda *a, **k: session.apply(*a, **k)))
         stack.enter_context(_cuda.replaced(torch.optim.Optimizer, "__init__", optimizer_made))
@@ -139,4 +143,30 @@ def recording(session: Session) -> Iterator[None]:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(Recorder(session))
         stack.enter_context(Mover(session))
-        yield
+        try:
+            yield
+        except Exception as error:
+            told = _told(session, error)
+            if told is None:
+                raise
+            raise told from error
+
+
+#: Words of PyTorch's messages where it asks for data, a device or a kind of tensor that a recording does not have.
+_LIMITS = ("meta", "data pointer", "NVIDIA driver", "CUDA error", "not compiled with CUDA", "access storage of", "FakeTensor",
+           "data-dependent", "Fake mode")  # fmt: skip
+
+
+def _told(session: Session, error: Exception) -> CaptureError | None:
+    """An error that is the recording's and not the program's, in one line."""
+    if isinstance(error, PreflopError):
+        return None
+    said = (str(error).strip() or type(error).__name__).split("\n")[0]
+    if not any(word in said for word in _LIMITS):
+        return None
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not f.filename.startswith(_OWN)]
+    line = f"{own[-1].filename}:{own[-1].lineno}" if own else "an unknown line"
+    return CaptureError(
+        f"{line} can't be recorded: {said[:200]}", hint="leave it out of the block, or write it with other operators"
+    )

@@ -91,6 +91,9 @@ class Session(Moving):
         self.calls: list[tuple[int, int, int]] = []
         self.backwards: list[int] = []
         self.parameter_elements = 0
+        #: Processes of the job, and gradients that are being reduced.
+        self.world_size = 1
+        self.buckets: list[torch.Tensor] = []
         self.optimizers: weakref.WeakSet[torch.optim.Optimizer] | None = None
         self.silent = 0
         self.phase = "forward"

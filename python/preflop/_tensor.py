@@ -80,6 +80,9 @@ class GpuTensor(torch.Tensor):
         """Tells storages apart, as an address does."""
         return self.untyped_storage()._cdata + self.storage_offset() * self.element_size()
 
+    def record_stream(self, stream: Any) -> None:
+        """All streams are one."""
+
     def value(self) -> torch.Tensor | None:
         """The numbers, if they are known."""
         return self._value if self._known is not None and self._known.holds else None
