@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import _choices, _distributed, _kernels, _sizes
 from ._errors import CaptureError
 from ._session import Session
-from ._tensor import META, GpuTensor, any_on_gpu, is_cuda, is_meta, mapped, meta_kernels, on_gpu, tensors_in
+from ._tensor import CUDA, META, GpuTensor, any_on_gpu, is_cuda, is_meta, mapped, meta_kernels, on_gpu, tensors_in
 from ._values import give, small, spoil
 
 #: Operators of the recorder's own surroundings.
@@ -183,7 +183,9 @@ class Mover(TorchFunctionMode):
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         if name == "__get__":
-            return func(*args, **kwargs)
+            out = func(*args, **kwargs)
+            # Tensors made of ours say where PyTorch's C++ sees them.
+            return CUDA if type(out) is torch.device and out == META and hasattr(type(args[0]), "__tensor_flatten__") else out
         session = self.session
         if func is torch.Tensor.detach or func is torch.Tensor.detach_:
             session.detaching = True
