@@ -1,7 +1,7 @@
-//! Predicts a fixed mix of operators over and over, and prints how many a second.
+//! Predicts a fixed mix of operators over and over, and prints how many a second: one by one, and all of a list together.
 //!
-//! `preflop-bench` times it; `preflop-bench COUNT` makes exactly COUNT passes over the mix and prints nothing
-//! but their size, so that a tool that counts instructions can compare two runs. `preflop-bench search` finds the
+//! `preflop-bench` times it; `preflop-bench COUNT` makes exactly COUNT passes over the mix one by one, `preflop-bench many
+//! COUNT` together, and prints nothing but its size, so that a tool that counts instructions can compare two runs. `preflop-bench search` finds the
 //! best of 40 batch sizes and 4 formats of ResNet-50 on every GPU, on one core.
 #![allow(clippy::print_stdout)]
 
@@ -47,9 +47,26 @@ const MIX: &[(&str, &str, &str, &str)] = &[
     ("transpose", "fwd", "fp32", r#"{"rows":4096,"cols":4096}"#),
 ];
 
+/// Sizes of each operator: its first size times 1 to this many, over a third of it.
+const SIZES: u64 = 48;
 /// Passes of one timed round, and rounds: the median is reported.
-const PASSES: usize = 4000;
+const PASSES: usize = 80;
 const ROUNDS: usize = 9;
+
+/// The mix, each operator in many sizes.
+fn calls() -> Result<Vec<OpCall>, Box<dyn Error>> {
+    let mut out = Vec::new();
+    for i in 1..=SIZES {
+        for (op, phase, dtype, shape) in MIX {
+            let mut shape: serde_json::Map<String, serde_json::Value> = serde_json::from_str(shape)?;
+            let first = ["b", "m", "rows", "n"].into_iter().find(|key| shape.contains_key(*key));
+            let size = first.and_then(|key| shape.get_mut(key)).ok_or("an operator without a size")?;
+            *size = (size.as_u64().unwrap_or(1) * i).div_ceil(SIZES / 3).into();
+            out.push(row::parse(op, phase, dtype, &serde_json::to_string(&shape)?)?);
+        }
+    }
+    Ok(out)
+}
 
 fn passes(model: &TimeModel, calls: &[OpCall], gpu: &Gpu, count: usize) -> f64 {
     let mut total = 0.0;
@@ -59,6 +76,27 @@ fn passes(model: &TimeModel, calls: &[OpCall], gpu: &Gpu, count: usize) -> f64 {
         }
     }
     total
+}
+
+fn passes_together(model: &TimeModel, calls: &[OpCall], gpu: &Gpu, count: usize) -> f64 {
+    let calls: Vec<&OpCall> = calls.iter().collect();
+    (0..count)
+        .flat_map(|_| black_box(model.predict_many(black_box(&calls), black_box(gpu))))
+        .map(|p| p.time.0)
+        .sum()
+}
+
+/// Predictions a second: the median of several rounds.
+fn rate(calls: usize, mut round: impl FnMut() -> f64) -> f64 {
+    let mut rates: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let start = Instant::now();
+            black_box(round());
+            (PASSES * calls) as f64 / start.elapsed().as_secs_f64()
+        })
+        .collect();
+    rates.sort_by(f64::total_cmp);
+    rates[ROUNDS / 2]
 }
 
 /// Lowers 160 ways to train ResNet-50, finds each GPU's best, and prints how long that takes and how many of the
@@ -97,26 +135,23 @@ fn search(model: &TimeModel) -> Result<(), Box<dyn Error>> {
 fn main() -> Result<(), Box<dyn Error>> {
     let gpu = catalog::find("h200")?;
     let model = TimeModel::embedded();
-    let calls = MIX
-        .iter()
-        .map(|(op, phase, dtype, shape)| row::parse(op, phase, dtype, shape))
-        .collect::<Result<Vec<_>, _>>()?;
-    if let Some(count) = std::env::args().nth(1) {
-        if count == "search" {
-            return search(&model);
+    let calls = calls()?;
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => {
+            let one_by_one = rate(calls.len(), || passes(&model, &calls, &gpu, PASSES));
+            let together = rate(calls.len(), || passes_together(&model, &calls, &gpu, PASSES));
+            println!("{one_by_one:.0} {together:.0}");
         }
-        black_box(passes(&model, &calls, &gpu, count.parse()?));
-        println!("{}", calls.len());
-        return Ok(());
+        ["search"] => search(&model)?,
+        ["many", count] => {
+            black_box(passes_together(&model, &calls, &gpu, count.parse()?));
+            println!("{}", calls.len());
+        }
+        [count, ..] => {
+            black_box(passes(&model, &calls, &gpu, count.parse()?));
+            println!("{}", calls.len());
+        }
     }
-    let mut rates: Vec<f64> = (0..ROUNDS)
-        .map(|_| {
-            let start = Instant::now();
-            black_box(passes(&model, &calls, &gpu, PASSES));
-            (PASSES * calls.len()) as f64 / start.elapsed().as_secs_f64()
-        })
-        .collect();
-    rates.sort_by(f64::total_cmp);
-    println!("{:.0}", rates[ROUNDS / 2]);
     Ok(())
 }

@@ -124,7 +124,7 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], forms: &Forms) -> Vec<Sample
             let gpu = &gpus[r.gpu];
             let class = attention::class(&r.op, r.pass, r.dtype);
             let c = look_up(forms, class, gpu.architecture);
-            let t = attention::form(&r.op, r.pass, r.dtype, c, gpu);
+            let t = attention::form(&r.op, r.pass, r.dtype, c, gpu, gpu);
             Sample {
                 x: attention::features(&r.op, r.pass, r.dtype, &t, gpu),
                 reference: t.time,

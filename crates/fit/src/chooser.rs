@@ -38,11 +38,8 @@ pub fn train(
         .into_par_iter()
         .map(|t| tree(&data, labels, variants.len(), features, size.leaves, seed.wrapping_add(t << 32)))
         .collect();
-    let mut out = Chooser::new(variants);
-    for (nodes, leaves) in trees {
-        out.push(nodes, leaves);
-    }
-    out
+    Chooser::new(&variants, &trees)
+        .expect("a byte numbers a feature's bins, and trees have fewer leaves than LEAF")
 }
 
 fn tree(

@@ -10,8 +10,8 @@ use preflop_core::kernels::Machine;
 use preflop_core::kernels::gemm;
 use preflop_core::kernels::tile::Constants;
 use preflop_core::ops::{Gemm, Op};
+use preflop_core::time::Library;
 use preflop_core::time::fitted::TileKey;
-use preflop_core::time::model::Library;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 

@@ -15,6 +15,7 @@ mod data;
 mod e2e;
 mod gbdt;
 mod gemm;
+mod laws;
 mod plain_conv;
 mod published;
 mod rnn;
@@ -34,10 +35,10 @@ use preflop_core::kernels::{
     attention as attention_form, conv_features, gemm as gemm_form, plain_conv as plain_conv_form,
     rnn as rnn_form, rows as rows_form, stream as stream_form,
 };
+use preflop_core::time::Library;
 use preflop_core::time::choice::Choosers;
 use preflop_core::time::conv_table::ConvForms;
 use preflop_core::time::fitted::ConstantsFile;
-use preflop_core::time::model::Library;
 use samples::Sample;
 use std::path::{Path, PathBuf};
 use write::{Learned, Learner};
@@ -101,6 +102,11 @@ fn main() -> Result<()> {
     measured.extend(data::optional(&own.join("fp8.csv.gz"), "fp8")?);
     for (name, gap) in data::WITHOUT_CUDNN {
         measured.extend(data::without_cudnn(&own.join(format!("{name}.csv.gz")), name, gap)?);
+    }
+    if wanted.first().is_some_and(|w| w == "laws") {
+        let ours: Vec<_> = measured.into_iter().filter(|m| m.source == "ops").collect();
+        let asked = wanted.get(1).and_then(|n| n.parse().ok()).unwrap_or(100_000);
+        return laws::report(&laws::calls(&ours), asked, wanted.len() > 2);
     }
     let mut constants = ConstantsFile::default();
     let mut learners = Vec::new();

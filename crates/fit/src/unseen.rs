@@ -99,7 +99,7 @@ pub fn shipped_without(
     let mut all: BTreeMap<String, Forest> =
         shipped.forests().map(|(name, f)| (name.to_string(), f.clone())).collect();
     all.extend(forests);
-    let choosers = shipped.choosers().cloned().unwrap_or_default();
+    let choosers = shipped.choosers().unwrap_or_default();
     let bytes = write_forests(&all, &choosers);
     let fitted = Fitted::read(&serde_json::to_string(&constants)?, &bytes)?;
     Ok((TimeModel::new(fitted), stranger(GPUS[without])?))

@@ -251,7 +251,7 @@ pub fn files(
         for (name, forest) in before.forests().filter(|(name, _)| !replaced(name)) {
             forests.entry(name.to_string()).or_insert_with(|| forest.clone());
         }
-        choosers = choosers.or_else(|| before.choosers().cloned());
+        choosers = choosers.or_else(|| before.choosers());
         let old: Vec<ScoreRow> = serde_json::from_str(&std::fs::read_to_string(folder.join("report.json"))?)?;
         rows.extend(old.into_iter().filter(|r| learned.iter().all(|l| l.name != r.family)));
     }

@@ -73,22 +73,18 @@ impl Tally {
     }
 }
 
-fn checked(
-    call: Result<OpCall, String>,
-    model: &TimeModel,
-    gpu: &Gpu,
-) -> Result<(OpCall, OpPrediction), String> {
-    let call = call?;
-    let p = model.predict(&call, gpu);
+fn checked(call: &OpCall, p: OpPrediction) -> Result<OpPrediction, String> {
     let all = [p.time.0, p.low.0, p.high.0, p.flops.0, p.dram.0, p.l2.0, p.l1.0];
     if all.iter().any(|x| !x.is_finite()) {
         return Err(format!("op `{}`: its sizes are too large to predict", call.name()));
     }
-    Ok((call, p))
+    Ok(p)
 }
 
 /// Rows that are read before they are predicted, by all cores together.
-const CHUNK: usize = 4096;
+const CHUNK: usize = 8192;
+/// Rows that one core predicts together: enough that many ask the same trees.
+const TOGETHER: usize = 1024;
 
 /// A row and its answer; both keep their memory from chunk to chunk.
 #[derive(Default)]
@@ -99,11 +95,11 @@ struct Slot {
 }
 
 impl Slot {
-    fn answer(&mut self, dialect: Dialect, model: &TimeModel, gpu: &Gpu) -> io::Result<()> {
+    fn keep(&mut self, answer: Result<OpPrediction, String>) -> io::Result<()> {
         self.answer.clear();
         self.problem = None;
-        match checked(self.row.call(dialect), model, gpu) {
-            Ok((_, p)) => write_prediction(&mut self.answer, &p),
+        match answer {
+            Ok(p) => write_prediction(&mut self.answer, &p),
             Err(problem) => {
                 let message = format!("line {}: {problem}", self.row.line());
                 serde_json::to_writer(&mut self.answer, &serde_json::json!({ "error": message }))?;
@@ -115,28 +111,63 @@ impl Slot {
     }
 }
 
+/// Answers rows that are predicted together.
+fn answer(slots: &mut [Slot], dialect: Dialect, model: &TimeModel, gpu: &Gpu) -> io::Result<()> {
+    let calls: Vec<Result<OpCall, String>> = slots.iter().map(|slot| slot.row.call(dialect)).collect();
+    let good: Vec<&OpCall> = calls.iter().filter_map(|call| call.as_ref().ok()).collect();
+    let mut predictions = model.predict_many(&good, gpu).into_iter();
+    for (slot, call) in slots.iter_mut().zip(&calls) {
+        let answer = match call {
+            Ok(call) => match predictions.next() {
+                Some(p) => checked(call, p),
+                None => Err("no prediction".to_string()),
+            },
+            Err(problem) => Err(problem.clone()),
+        };
+        slot.keep(answer)?;
+    }
+    Ok(())
+}
+
+/// Reads up to a chunk of rows; how many, and whether there are more.
+fn fill(rows: &mut Rows, slots: &mut [Slot]) -> (usize, anyhow::Result<bool>) {
+    for (filled, slot) in slots.iter_mut().enumerate() {
+        match rows.read(&mut slot.row) {
+            Ok(true) => {}
+            end => return (filled, end),
+        }
+    }
+    (slots.len(), Ok(true))
+}
+
 fn json_lines(rows: &mut Rows, model: &TimeModel, gpu: &Gpu, size: Option<u64>) -> anyhow::Result<()> {
     let dialect = rows.dialect();
     let mut out = output::stdout();
     let mut progress = Progress::new(size);
     let mut tally = Tally::default();
-    let mut slots: Vec<Slot> = Vec::new();
-    slots.resize_with(CHUNK, Slot::default);
-    let mut more = Ok(true);
-    while matches!(more, Ok(true)) {
-        let mut filled = 0;
-        for slot in &mut slots {
-            more = rows.read(&mut slot.row);
-            if !matches!(more, Ok(true)) {
-                break;
+    let slots = || {
+        let mut slots: Vec<Slot> = Vec::new();
+        slots.resize_with(CHUNK, Slot::default);
+        slots
+    };
+    let (mut now, mut next) = (slots(), slots());
+    let (mut filled, mut more) = fill(rows, &mut now);
+    while filled > 0 {
+        // The next rows are read while these are predicted.
+        let mut predicted = Ok(());
+        let mut read = (0, Ok(false));
+        rayon::in_place_scope(|scope| {
+            let (slots, predicted) = (&mut now[..filled], &mut predicted);
+            scope.spawn(move |_| {
+                *predicted =
+                    slots.par_chunks_mut(TOGETHER).try_for_each(|slots| answer(slots, dialect, model, gpu));
+            });
+            if matches!(more, Ok(true)) {
+                read = fill(rows, &mut next);
             }
-            filled += 1;
-        }
-        slots[..filled]
-            .par_iter_mut()
-            .with_min_len(32)
-            .try_for_each(|slot| slot.answer(dialect, model, gpu))?;
-        for slot in &slots[..filled] {
+        });
+        predicted?;
+        for slot in &now[..filled] {
             out.write_all(&slot.answer)?;
             tally.total += 1;
             if let Some(problem) = &slot.problem {
@@ -144,6 +175,12 @@ fn json_lines(rows: &mut Rows, model: &TimeModel, gpu: &Gpu, size: Option<u64>) 
             }
         }
         progress.update(rows.consumed());
+        if matches!(more, Ok(true)) {
+            (filled, more) = read;
+            std::mem::swap(&mut now, &mut next);
+        } else {
+            filled = 0;
+        }
     }
     out.flush()?;
     progress.clear();
@@ -208,8 +245,9 @@ fn table(rows: &mut Rows, model: &TimeModel, gpu: &Gpu, output: &Output) -> anyh
             let message = format!("more than {MAX_TABLE_ROWS} rows are too many for a table");
             return Err(InputError::new(message).hint("leave out `--human`").into());
         }
-        match checked(row.call(rows.dialect()), model, gpu) {
-            Ok((call, p)) => {
+        let call = row.call(rows.dialect());
+        match call.and_then(|call| Ok((checked(&call, model.predict(&call, gpu))?, call))) {
+            Ok((p, call)) => {
                 table.add_row([
                     row.line().to_string(),
                     call.name().to_string(),

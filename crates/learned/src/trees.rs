@@ -1,0 +1,419 @@
+//! Boosted regression trees, evaluated: the learned part of the time model.
+//!
+//! Every tree is complete (all leaves at one depth), so that a walk is a fixed number of steps without
+//! branches: `i = 2 i + 1 + (x[feature] > threshold)`. The trees predict log(measured / closed form) and
+//! are clipped to the range seen in training, so that they can bend the closed form but never replace it.
+
+mod block;
+
+use block::Blocks;
+use std::fmt;
+use std::sync::OnceLock;
+
+/// Most features a forest may use; the feature vector has this fixed length.
+pub const MAX_FEATURES: usize = 128;
+
+/// A feature vector; unused places stay 0.
+pub type Features = [f32; MAX_FEATURES];
+
+/// Leaves are stored as i16 multiples of this.
+const LEAF_UNIT: f32 = 1.0 / 16384.0;
+
+/// Depth at which all trees are walked. Shallower ones are filled up with nodes that send everything to the left.
+const DEPTH: usize = 6;
+/// Leaves of a tree of that depth.
+const LEAVES: usize = 1 << DEPTH;
+
+/// A tree with its root at 1: `i = 2 i + (x > t)`.
+#[derive(Clone, PartialEq)]
+struct Tree {
+    features: [u8; LEAVES],
+    thresholds: [f32; LEAVES],
+    leaves: [i16; LEAVES],
+}
+
+impl Tree {
+    /// A tree that leads everything to its first leaf.
+    const EMPTY: Self =
+        Self { features: [0; LEAVES], thresholds: [f32::INFINITY; LEAVES], leaves: [0; LEAVES] };
+
+    fn step(&self, i: usize, x: &Features) -> usize {
+        let at = i % LEAVES;
+        2 * i + usize::from(x[usize::from(self.features[at]) % MAX_FEATURES] > self.thresholds[at])
+    }
+
+    /// Features and thresholds of a tree of this depth in level order.
+    fn nodes(&self, depth: usize) -> impl Iterator<Item = (u8, f32)> {
+        self.features.iter().copied().zip(self.thresholds).take(1 << depth).skip(1)
+    }
+
+    /// Leaves of a tree of this depth.
+    fn leaves(&self, depth: usize) -> impl Iterator<Item = i16> {
+        self.leaves.iter().copied().step_by(1 << (DEPTH - depth))
+    }
+
+    /// The places of those leaves.
+    fn leaves_mut(&mut self, depth: usize) -> impl Iterator<Item = &mut i16> {
+        self.leaves.iter_mut().step_by(1 << (DEPTH - depth))
+    }
+}
+
+/// The sum of the leaves that `x` leads to, over trees walked side by side.
+fn walk<const N: usize>(trees: &[Tree; N], x: &Features) -> i32 {
+    let mut at = [1usize; N];
+    for _ in 0..DEPTH {
+        for (i, tree) in at.iter_mut().zip(trees) {
+            *i = tree.step(*i, x);
+        }
+    }
+    at.iter().zip(trees).map(|(i, tree)| i32::from(tree.leaves[i % LEAVES])).sum()
+}
+
+/// A set of complete trees whose leaf values are added.
+#[derive(Clone)]
+pub struct Forest {
+    depth: usize,
+    trees: Vec<Tree>,
+    base: f32,
+    low: f32,
+    high: f32,
+    /// The same trees for many rows at once, made when they are first asked for.
+    blocks: OnceLock<Option<Box<Blocks>>>,
+}
+
+impl PartialEq for Forest {
+    fn eq(&self, other: &Self) -> bool {
+        let head = |f: &Self| (f.depth, f.base, f.low, f.high);
+        head(self) == head(other) && self.trees == other.trees
+    }
+}
+
+impl fmt::Debug for Forest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forest")
+            .field("depth", &self.depth)
+            .field("trees", &self.trees())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Rows from which on it pays to make [`Blocks`], and to use them once they are made.
+const WORTH_MAKING: usize = 64;
+const WORTH_USING: usize = 8;
+
+impl Forest {
+    /// A forest without trees: predicts `base`, clipped. Its trees are at most six levels deep.
+    pub fn new(depth: usize, base: f32, low: f32, high: f32) -> Self {
+        Self { depth: depth.min(DEPTH), trees: Vec::new(), base, low, high, blocks: OnceLock::new() }
+    }
+
+    /// Adds a complete tree: `2^depth - 1` nodes in level order, `2^depth` leaves.
+    pub fn push(&mut self, nodes: &[(u16, f32)], leaves: &[f32]) {
+        debug_assert_eq!(nodes.len() + 1, 1 << self.depth);
+        debug_assert_eq!(leaves.len(), 1 << self.depth);
+        let mut tree = Tree::EMPTY;
+        for (i, (feature, threshold)) in nodes.iter().enumerate().take(LEAVES - 1) {
+            tree.features[i + 1] = *feature as u8;
+            tree.thresholds[i + 1] = *threshold;
+        }
+        for (to, from) in tree.leaves_mut(self.depth).zip(leaves) {
+            *to = (from / LEAF_UNIT).round().clamp(-32768.0, 32767.0) as i16;
+        }
+        self.add(tree);
+    }
+
+    fn add(&mut self, tree: Tree) {
+        self.trees.push(tree);
+        self.blocks = OnceLock::new();
+    }
+
+    /// The mean of several forests of one depth, as one forest.
+    #[must_use]
+    pub fn mean(forests: &[Self]) -> Self {
+        let Some(first) = forests.first() else { return Self::new(1, 0.0, 0.0, 0.0) };
+        let share = 1.0 / forests.len() as f32;
+        let mut out = Self::new(first.depth, 0.0, 0.0, 0.0);
+        for f in forests {
+            out.base += f.base * share;
+            out.low += f.low * share;
+            out.high += f.high * share;
+            for tree in &f.trees {
+                let leaves = tree.leaves.map(|v| (f32::from(v) * share).round() as i16);
+                out.add(Tree { leaves, ..tree.clone() });
+            }
+        }
+        out
+    }
+
+    /// Number of trees.
+    pub fn trees(&self) -> usize {
+        self.trees.len()
+    }
+
+    /// The sum over all trees, clipped to the range seen in training.
+    pub fn predict(&self, x: &Features) -> f32 {
+        self.clipped(self.walked(x))
+    }
+
+    /// [`Forest::predict`] of many rows, the same to the last bit.
+    pub fn predict_many(&self, rows: &[&Features]) -> Vec<f32> {
+        if rows.len() >= WORTH_MAKING {
+            self.prepare();
+        }
+        let mut sums = vec![0; rows.len()];
+        let mut done = 0;
+        if let Some(Some(blocks)) = self.blocks.get().filter(|_| rows.len() >= WORTH_USING) {
+            done = blocks.sums(&self.trees, rows, &mut sums);
+        }
+        for (sum, x) in sums.iter_mut().zip(rows).skip(done) {
+            *sum = self.walked(x);
+        }
+        sums.into_iter().map(|sum| self.clipped(sum)).collect()
+    }
+
+    /// Makes what many rows need now, not when they come.
+    pub fn prepare(&self) {
+        self.blocks.get_or_init(|| Blocks::new(&self.trees).map(Box::new));
+    }
+
+    fn clipped(&self, sum: i32) -> f32 {
+        (self.base + sum as f32 * LEAF_UNIT).clamp(self.low, self.high)
+    }
+
+    /// Sixteen trees are walked side by side: each step waits for its own loads, and sixteen waits overlap.
+    fn walked(&self, x: &Features) -> i32 {
+        let (groups, rest) = self.trees.as_chunks::<16>();
+        let (fours, rest) = rest.as_chunks::<4>();
+        groups.iter().map(|trees| walk(trees, x)).sum::<i32>()
+            + fours.iter().map(|trees| walk(trees, x)).sum::<i32>()
+            + rest.iter().map(|tree| walk(std::array::from_ref(tree), x)).sum::<i32>()
+    }
+
+    /// Bytes for a file, little-endian: header, range of every feature's thresholds, then tree by tree its nodes (feature
+    /// and threshold as a 65534th of the range), the unit of its leaves and the leaves as multiples of it. So the file
+    /// takes half of what the trees do, and [`Forest::rounded`] is what comes back.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend((self.depth as u32).to_le_bytes());
+        out.extend((self.trees() as u32).to_le_bytes());
+        for v in [self.base, self.low, self.high] {
+            out.extend(v.to_le_bytes());
+        }
+        let ranges = self.ranges();
+        out.extend((ranges.len() as u32).to_le_bytes());
+        for r in &ranges {
+            out.extend(r.low.to_le_bytes());
+            out.extend(r.high.to_le_bytes());
+        }
+        for tree in &self.trees {
+            for (feature, threshold) in tree.nodes(self.depth) {
+                out.push(feature);
+                out.extend(ranges[usize::from(feature)].place(threshold).to_le_bytes());
+            }
+            let largest = tree.leaves(self.depth).map(i16::unsigned_abs).max().unwrap_or(0);
+            let unit = f32::from(largest).max(1.0) / 127.0;
+            out.extend(unit.to_le_bytes());
+            let steps = tree.leaves(self.depth).map(|v| (f32::from(v) / unit).round() as i8);
+            out.extend(steps.flat_map(i8::to_le_bytes));
+        }
+        out
+    }
+
+    /// Least and largest threshold of every feature up to the last one used.
+    fn ranges(&self) -> Vec<Range> {
+        let mut out: Vec<Range> = Vec::new();
+        for (feature, threshold) in self.trees.iter().flat_map(|t| t.nodes(self.depth)) {
+            let at = usize::from(feature);
+            if at >= out.len() {
+                out.resize(at + 1, Range { low: f32::INFINITY, high: f32::NEG_INFINITY });
+            }
+            // A threshold without end marks a node that sends all rows to one side.
+            if threshold.is_finite() {
+                out[at].low = out[at].low.min(threshold);
+                out[at].high = out[at].high.max(threshold);
+            }
+        }
+        out
+    }
+
+    /// The forest as a file keeps it.
+    #[must_use]
+    pub fn rounded(&self) -> Self {
+        Self::from_bytes(&self.to_bytes()).map_or_else(|| self.clone(), |(f, _)| f)
+    }
+
+    /// Splits off the bytes of one forest, without reading its trees; nothing if they are damaged.
+    pub fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+        let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize);
+        let (depth, trees, features) = (word(0)?, word(4)?, word(20)?);
+        if depth > DEPTH || trees > 1 << 20 || features > MAX_FEATURES {
+            return None;
+        }
+        bytes.split_at_checked(HEAD + 8 * features + trees * tree_size(depth))
+    }
+
+    /// Reads a forest back; returns it with the bytes that follow, or nothing if the bytes are damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (own, rest) = Self::split(bytes)?;
+        let number = |b: &[u8], at: usize| Some(f32::from_le_bytes(b.get(at..at + 4)?.try_into().ok()?));
+        let depth = usize::from(*own.first()?);
+        let features = usize::from(*own.get(20)?);
+        let (ranges, body) = own.get(HEAD..)?.split_at_checked(8 * features)?;
+        let ranges: Vec<Range> = ranges
+            .chunks_exact(8)
+            .map(|b| Some(Range { low: number(b, 0)?, high: number(b, 4)? }))
+            .collect::<Option<_>>()?;
+        let scales: Vec<(f32, f32)> = ranges.iter().map(|r| (r.low, r.step())).collect();
+        let mut forest = Self::new(depth, number(own, 8)?, number(own, 12)?, number(own, 16)?);
+        let bodies = body.chunks_exact(tree_size(depth));
+        forest.trees.reserve_exact(bodies.len());
+        for body in bodies {
+            let (nodes, body) = body.split_at_checked(3 * ((1 << depth) - 1))?;
+            let mut tree = Tree::EMPTY;
+            let places = tree.features.iter_mut().zip(&mut tree.thresholds).skip(1);
+            for (n, (feature, threshold)) in nodes.as_chunks::<3>().0.iter().zip(places) {
+                let (low, step) = *scales.get(usize::from(n[0]))?;
+                let place = u16::from_le_bytes([n[1], n[2]]);
+                *feature = n[0];
+                *threshold = if place == ENDLESS { f32::INFINITY } else { low + f32::from(place) * step };
+            }
+            let unit = number(body, 0)?;
+            for (leaf, steps) in tree.leaves_mut(depth).zip(&body[4..]) {
+                *leaf = rounded(f32::from(i8::from_le_bytes([*steps])) * unit);
+            }
+            forest.trees.push(tree);
+        }
+        Some((forest, rest))
+    }
+}
+
+/// Bytes before the ranges: depth, trees, base, low, high, features.
+const HEAD: usize = 24;
+
+/// Bytes of a tree of this depth: nodes, unit, leaves.
+fn tree_size(depth: usize) -> usize {
+    let leaves = 1usize << depth;
+    3 * (leaves - 1) + 4 + leaves
+}
+
+/// [`f32::round`] of a number that fits: half away from zero. Exact, as twice the digits hold the half that is added;
+/// a third of the instructions where the processor has no such step.
+fn rounded(x: f32) -> i16 {
+    (f64::from(x) + 0.5f64.copysign(f64::from(x))) as i16
+}
+
+/// Where the thresholds of a feature lie.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Range {
+    low: f32,
+    high: f32,
+}
+
+/// The place of a threshold that no value exceeds.
+const ENDLESS: u16 = u16::MAX;
+
+impl Range {
+    fn step(self) -> f32 {
+        (self.high - self.low).max(0.0) / f32::from(ENDLESS - 1)
+    }
+
+    fn place(self, threshold: f32) -> u16 {
+        if !threshold.is_finite() {
+            return ENDLESS;
+        }
+        if self.step() > 0.0 { ((threshold - self.low) / self.step()).round() as u16 } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walks_and_round_trips() {
+        let mut f = Forest::new(2, 0.25, -1.0, 1.0);
+        // x0 <= 1: (x1 <= 0: -0.5, else 0.5), else (x1 <= 5: 0.125, else 2.0)
+        f.push(&[(0, 1.0), (1, 0.0), (1, 5.0)], &[-0.5, 0.5, 0.125, 2.0]);
+        let at = |a: f32, b: f32| {
+            let mut x = [0.0; MAX_FEATURES];
+            (x[0], x[1]) = (a, b);
+            f.predict(&x)
+        };
+        assert_eq!(at(0.0, -1.0), -0.25);
+        assert_eq!(at(0.0, 1.0), 0.75);
+        assert_eq!(at(2.0, 3.0), 0.375);
+        assert_eq!(at(2.0, 6.0), 1.0); // 0.25 + 2 clipped to 1
+        let bytes = f.to_bytes();
+        let (back, rest) = Forest::from_bytes(&bytes).unwrap();
+        assert_eq!(rest.len(), 0);
+        let (a, b) = (&back.trees[0], &f.trees[0]);
+        assert_eq!(a.thresholds, b.thresholds); // at most two thresholds a feature: the ends of its range
+        for (a, b) in a.leaves.iter().zip(&b.leaves) {
+            assert!((i32::from(*a) - i32::from(*b)).abs() <= 130, "{a} {b}"); // 2.0 in 127 steps
+        }
+        assert_eq!(back.rounded(), back);
+        for cut in [1, 5, 30, bytes.len() - 3] {
+            assert!(Forest::from_bytes(&bytes[..bytes.len() - cut]).is_none());
+        }
+    }
+
+    /// A forest and rows that make use of all of it; some rows have no number in a place.
+    fn example(depth: usize, trees: u16, rows: u16) -> (Forest, Vec<Features>) {
+        let mut f = Forest::new(depth, 0.0, -9.0, 9.0);
+        for tree in 0..trees {
+            let nodes: Vec<(u16, f32)> = (0..(1 << depth) - 1)
+                .map(|i| {
+                    let threshold = f32::from(i % 9) - 4.0;
+                    ((i * 7 + tree) % 5, if i % 11 == 10 { f32::INFINITY } else { threshold })
+                })
+                .collect();
+            let leaves: Vec<f32> =
+                (0..1u16 << depth).map(|i| f32::from(i) / 128.0 - 0.2 * f32::from(tree % 2)).collect();
+            f.push(&nodes, &leaves);
+        }
+        let rows = (0..rows).map(|seed| {
+            let mut x = [0.0; MAX_FEATURES];
+            for (i, v) in x.iter_mut().enumerate().take(5) {
+                *v = f32::from((seed * 31 + i as u16 * 17) % 11) - 5.0;
+            }
+            if seed % 13 == 12 {
+                x[3] = f32::NAN;
+            }
+            x
+        });
+        (f, rows.collect())
+    }
+
+    /// One tree, node by node as its bytes have them.
+    fn plain(tree: &Tree, x: &Features) -> i32 {
+        let mut i = 1;
+        while i < LEAVES {
+            i = 2 * i + usize::from(x[usize::from(tree.features[i])] > tree.thresholds[i]);
+        }
+        i32::from(tree.leaves[i - LEAVES])
+    }
+
+    #[test]
+    fn all_walks_agree() {
+        for depth in [1, 4, 6] {
+            let (f, rows) = example(depth, 23, 200);
+            let rows: Vec<&Features> = rows.iter().collect();
+            let one_by_one: Vec<f32> = rows.iter().map(|x| f.predict(x)).collect();
+            for (x, y) in rows.iter().zip(&one_by_one) {
+                let sum: i32 = f.trees.iter().map(|t| plain(t, x)).sum();
+                assert_eq!(f.clipped(sum), *y);
+            }
+            // Few rows before the blocks are made and after, whole blocks, and blocks with a rest.
+            for count in [1, 20, 64, 200, 131, 20, 1] {
+                assert_eq!(f.predict_many(&rows[..count]), one_by_one[..count], "{depth} deep, {count} rows");
+            }
+        }
+    }
+
+    #[test]
+    fn halves_are_rounded_away_from_zero() {
+        for x in [0.0f32, 0.499_999_97, 0.5, -0.5, 1.5, -2.5, 2.499_999_8, 32766.5, -32767.5] {
+            assert_eq!(rounded(x), x.round() as i16, "{x}");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The time model: closed form by kernel class, times a learned and bounded correction, with its interval.
+
+mod convolution;
+mod draft;
+mod expert;
+mod form;
+mod growth;
+mod plain;
+mod stream_time;
+
+pub use expert::plain_as_measured;
+pub use form::KernelForm;
+
+use super::conv_table::ConvForms;
+use super::correction::Correction;
+use super::evidence::{Evidence, Library, Nearness, References};
+use super::fitted::{Fitted, LogInterval, TileKey};
+use super::operator::{Bound, OpPrediction};
+use draft::{Draft, Sketch, Then};
+use expert::Judged;
+use growth::Held;
+use preflop_gpu::{Architecture, Gpu, Vendor};
+use preflop_kernels::conv::ConvFamily;
+use preflop_kernels::plain_conv::Figures;
+use preflop_kernels::tile::{Constants, Tiling};
+use preflop_kernels::traffic::{self, Levels};
+use preflop_kernels::{Machine, attention, conv, gemm, kernels_of, linear, rnn, rows};
+use preflop_ops::{Attention, Gemm, Op, OpCall, Pass, Rnn};
+use preflop_units::dtype::Dtype;
+use preflop_units::{Bytes, Seconds};
+use std::collections::HashMap;
+
+/// Everything that predicts times. Made once, used for any number of calls; it holds no state.
+#[derive(Debug, Clone)]
+pub struct TimeModel {
+    fitted: Fitted,
+    conv: ConvForms,
+    /// Intervals of memory-bound operators by name: forward, backward.
+    streams: HashMap<String, [LogInterval; 2]>,
+    /// Intervals of convolutions by family, grouped, sure.
+    convolutions: Vec<LogInterval>,
+    /// Constants of fp32 convolutions outside Hopper, by algorithm.
+    plain: [Figures; 3],
+    /// Constants of linear forms by class.
+    linear: Vec<Option<[f64; linear::TERMS]>>,
+    /// Constants of fp32 softmax and layer norm outside Hopper, by kernel.
+    rows: [rows::Figures; 3],
+    /// GPUs that measurements were made on.
+    references: References,
+    /// What one machine's measurements add, for its GPU.
+    correction: Option<Box<Correction>>,
+}
+
+impl Default for TimeModel {
+    fn default() -> Self {
+        Self::embedded()
+    }
+}
+
+impl TimeModel {
+    /// The model that ships with the tool.
+    pub fn embedded() -> Self {
+        Self::new(Fitted::embedded())
+    }
+
+    /// A model from fitted data.
+    pub fn new(fitted: Fitted) -> Self {
+        let conv = ConvForms::new(&fitted);
+        let mut streams: HashMap<String, [LogInterval; 2]> = HashMap::new();
+        for (class, interval) in fitted.intervals() {
+            if let Some((name, pass)) = class.split_once('/').filter(|(_, p)| matches!(*p, "fwd" | "bwd")) {
+                let both = streams.entry(name.to_string()).or_insert([interval; 2]);
+                both[usize::from(pass == "bwd")] = interval;
+            }
+        }
+        let convolutions = (0..ConvFamily::ALL.len() * 4)
+            .map(|i| fitted.interval(&conv::interval_class(i / 4, i & 2 != 0, i & 1 != 0), "conv"))
+            .collect();
+        let plain = plain::figures(&fitted);
+        let linear = (0..linear::CLASSES)
+            .map(|class| fitted.form(&linear::key(class)).and_then(|c| c.try_into().ok()))
+            .collect();
+        let rows = stream_time::row_figures(&fitted);
+        let references = References::new(&fitted);
+        Self { fitted, conv, streams, convolutions, plain, linear, rows, references, correction: None }
+    }
+
+    /// The same model with a personal correction; it holds for the GPU that it names.
+    #[must_use]
+    pub fn with_correction(mut self, correction: Correction) -> Self {
+        self.correction = Some(Box::new(correction));
+        self
+    }
+
+    /// Everything that was fitted.
+    pub fn fitted(&self) -> &Fitted {
+        &self.fitted
+    }
+
+    /// No kernel beats the datasheet: seconds of arithmetic at peak (less where the algorithm needs less), and of the
+    /// bytes that cannot stay in the L2 at DRAM bandwidth.
+    fn physics(call: &OpCall, gpu: &Gpu) -> (f64, f64) {
+        let compulsory = call.traffic();
+        let compute = call.flops().0 / Self::shortcut(call) / gpu.peak(call.dtype).0;
+        let one_way = compulsory.read.max(compulsory.written).0 - gpu.l2_size.0;
+        let both_ways = compulsory.total().0 - 2.0 * gpu.l2_size.0;
+        (compute, one_way.max(both_ways).max(0.0) / gpu.dram.0)
+    }
+
+    /// A time that no prediction of this call falls below: physics, and some time to start at all.
+    pub fn least_time(call: &OpCall, gpu: &Gpu) -> Seconds {
+        let (compute, memory) = Self::physics(call, gpu);
+        Seconds(compute.max(memory).max(gpu.kernel_floor.0))
+    }
+
+    /// Predicts one call.
+    pub fn predict(&self, call: &OpCall, gpu: &Gpu) -> OpPrediction {
+        let draft = self.draft(call, gpu);
+        let seconds = draft.seconds() * self.generation_factor(call, gpu);
+        let held = Held::against(call, draft.there());
+        let raw = held
+            .iter()
+            .fold(seconds, |raw, h| h.apply(raw, self.held_seconds(h, &self.draft(&h.call, gpu), gpu)));
+        self.settled(call, &draft, raw, gpu)
+    }
+
+    /// Predicts many calls on one GPU: each as [`TimeModel::predict`] does, to the last bit, and faster together.
+    pub fn predict_many(&self, calls: &[&OpCall], gpu: &Gpu) -> Vec<OpPrediction> {
+        let drafts = self.drafts(calls, gpu);
+        let mut raw: Vec<f64> = calls
+            .iter()
+            .zip(&drafts)
+            .map(|(call, draft)| draft.seconds() * self.generation_factor(call, gpu))
+            .collect();
+        let held: Vec<(usize, Held)> = calls
+            .iter()
+            .zip(&drafts)
+            .enumerate()
+            .flat_map(|(i, (call, draft))| {
+                Held::against(call, draft.there()).into_iter().map(move |h| (i, h))
+            })
+            .collect();
+        let smaller: Vec<&OpCall> = held.iter().map(|(_, h)| &h.call).collect();
+        for ((i, h), draft) in held.iter().zip(self.drafts(&smaller, gpu)) {
+            raw[*i] = h.apply(raw[*i], self.held_seconds(h, &draft, gpu));
+        }
+        let all = calls.iter().zip(&drafts).zip(raw);
+        all.map(|((call, draft), raw)| self.settled(call, draft, raw, gpu)).collect()
+    }
+
+    /// The prediction that a draft becomes when its seconds are held against other calls, the datasheet and what one machine
+    /// measured.
+    fn settled(&self, call: &OpCall, draft: &Draft, raw: f64, gpu: &Gpu) -> OpPrediction {
+        let (compute, memory) = Self::physics(call, gpu);
+        let least = compute.max(memory).max(gpu.kernel_floor.0);
+        let mut time = raw.max(least);
+        let mut interval = draft.interval;
+        if let Some(own) = self.correction.as_ref().filter(|c| c.gpu == gpu.name)
+            && let Some(c) = own.at(call, Seconds(time))
+        {
+            time = (time * c.factor).max(least);
+            interval = c.interval.map_or(interval, |[low, high]| LogInterval { low, high });
+        }
+        let low = (time * interval.low.exp()).max(compute).max(memory).min(time);
+        let high = (time * interval.high.exp()).max(time);
+        OpPrediction {
+            time: Seconds(time),
+            low: Seconds(low),
+            high: Seconds(high),
+            bound: draft.bound,
+            flops: call.flops(),
+            dram: Bytes(draft.levels.dram),
+            l2: Bytes(draft.levels.l2),
+            l1: Bytes(draft.levels.l1),
+            launches: draft.launches,
+        }
+    }
+
+    /// Key of the factor between the form of recurrent layers, learned on Hopper, and published times of an older
+    /// generation.
+    pub fn factor_key(call: &OpCall, generation: Architecture) -> Option<String> {
+        let Op::Rnn(_) = &call.op else { return None };
+        // A100's fp32 pipes are laid out as Volta's.
+        let generation = if generation == Architecture::Ampere { Architecture::Volta } else { generation };
+        Some(format!("factor/rnn/{}", generation.name()))
+    }
+
+    fn generation_factor(&self, call: &OpCall, gpu: &Gpu) -> f64 {
+        if gpu.architecture == Architecture::Hopper || gpu.architecture == Architecture::Blackwell {
+            return 1.0;
+        }
+        let key = Self::factor_key(call, gpu.architecture);
+        key.and_then(|k| self.fitted.form(&k)?.first().copied()).unwrap_or(1.0)
+    }
+
+    /// Most useful FLOPs per FLOP done: above 1 where an algorithm needs fewer multiplications.
+    ///
+    /// F(4x4, 3x3) Winograd multiplies 36 times for 16 results of 9 taps: 4. FFT tiles gain no more than that
+    /// on the filters it is chosen for, and libraries use both only at stride 1 on the plain pipes.
+    pub fn shortcut(call: &OpCall) -> f64 {
+        match &call.op {
+            Op::Conv(c) if !call.dtype.is_half() && c.r.max(c.s) > 1 && c.stride == [1, 1] => 4.0,
+            _ => 1.0,
+        }
+    }
+
+    /// How far a correction learned elsewhere is trusted on this GPU: fully where it or its generation was
+    /// measured, half elsewhere, not at all across vendors.
+    fn trust(gpu: &Gpu, nearness: Nearness) -> f64 {
+        match (nearness, gpu.vendor) {
+            (Nearness::Here | Nearness::Generation, _) => 1.0,
+            (Nearness::Elsewhere, Vendor::Amd) => 0.0,
+            (Nearness::Elsewhere, _) => 0.5,
+        }
+    }
+
+    fn interval(&self, class: &str, family: &str, gpu: &Gpu, nearness: Nearness) -> LogInterval {
+        if nearness == Nearness::Elsewhere {
+            return self.fitted.unseen_interval(class, family);
+        }
+        self.on(self.fitted.interval_on(class, family, kernels_of(gpu)), family, nearness)
+    }
+
+    /// The interval of a class, as wide as the measurements are far.
+    fn on(&self, own: LogInterval, family: &str, nearness: Nearness) -> LogInterval {
+        match nearness {
+            Nearness::Here => own,
+            Nearness::Generation => own.sibling(),
+            Nearness::Elsewhere => self.fitted.unseen_interval(family, family),
+        }
+    }
+
+    fn gemm<'a>(&'a self, g: &Gemm, dtype: Dtype, gpu: &'a Gpu) -> Sketch<'a> {
+        let Judged { form: t, at, forest, x, trust, known, nearness, class } = self.judge(g, dtype, gpu);
+        let draft = Draft {
+            reference: t.time,
+            at: at.time,
+            correction: 0.0,
+            interval: self.interval(class, "gemm", gpu, nearness),
+            bound: bound_of(&t),
+            levels: {
+                let once = g.traffic(dtype);
+                let tiles = (t.tiles * (t.bm + t.bn) * t.part * dtype.size()).max(once.total().0);
+                Levels { l1: tiles, l2: tiles, dram: traffic::dram(once.read.0, once.written.0, gpu) }
+            },
+            // A split sum adds its reduction; fp32 and tf32 kernels often clear a counter first. Planned on the GPU of the
+            // measurements, so that a better one does not launch more.
+            launches: if at.split > 1.0 { 2.0 } else { 1.0 } + if dtype.is_half() { 0.1 } else { 0.4 },
+        };
+        Sketch { draft, forest, x, then: Then::trusted(trust, known) }
+    }
+
+    /// Constants of a product class in the project's own measurements.
+    fn tile_constants(&self, dtype: Dtype, class: u8, gpu: &Gpu) -> Constants {
+        let key = TileKey { dtype, class, generation: gpu.architecture };
+        self.fitted.tile(key).copied().unwrap_or(Constants::START)
+    }
+
+    /// Constants of an attention class: of the generation if it was measured, else of all.
+    fn attention_constants(&self, class: &str, gpu: &Gpu) -> (&[f64], bool) {
+        let own = self.fitted.form_of(class, gpu.architecture);
+        (own.or_else(|| self.fitted.form(class)).unwrap_or_default(), own.is_some())
+    }
+
+    fn attention<'a>(&'a self, a: &Attention, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
+        let class = attention::class(a, call.pass, call.dtype);
+        let (constants, seen) = self.attention_constants(class, gpu);
+        let forest = attention::forest(class, gpu.architecture);
+        let library = if forest == attention::OWN_FOREST { Library::Own } else { Library::Served };
+        let Evidence { reference, nearness } = self.references.nearest(library, None, gpu);
+        // A generation may have been measured in other classes alone.
+        let nearness = if seen { nearness } else { Nearness::Elsewhere };
+        let at = attention::form(a, call.pass, call.dtype, constants, reference, reference);
+        let t = match nearness {
+            Nearness::Here => at,
+            _ => attention::form(a, call.pass, call.dtype, constants, gpu, reference),
+        };
+        let x = attention::features(a, call.pass, call.dtype, &at, reference);
+        let forest = self.fitted.forest(forest);
+        let bound = if t.compute.max(t.memory) < 0.5 * t.time {
+            Bound::Latency
+        } else if t.compute >= t.memory {
+            Bound::Compute
+        } else {
+            Bound::Dram
+        };
+        // PyTorch on Hopper: cuDNN launches three kernels forward and four backward in 16 bit; the fp32
+        // kernels come alone.
+        let launches = match (call.dtype.is_half(), call.pass) {
+            (false, _) => 1.0,
+            (true, Pass::Fwd) => 3.0,
+            (true, _) => 4.0,
+        };
+        let draft = Draft {
+            reference: t.time,
+            at: at.time,
+            correction: 0.0,
+            interval: self.interval(class, "attention", gpu, nearness),
+            bound,
+            levels: traffic::streaming(call.traffic(), gpu),
+            launches,
+        };
+        let besides = [gpu, reference].map(|g| attention::dropout_time(a, call.pass, call.dtype, g));
+        let then = Then::Trusted { trust: Self::trust(gpu, nearness), known: 1.0, besides };
+        Sketch { draft, forest, x, then }
+    }
+
+    fn rnn<'a>(&'a self, r: &Rnn, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
+        let Evidence { reference, nearness } = self.references.nearest(Library::Own, None, gpu);
+        let class = rnn::class(r, call.pass, call.dtype, gpu);
+        let there = Machine::of(reference, call.dtype);
+        let form = |g: &Gpu| {
+            let machine = Machine::of(g, call.dtype).fitted_on(&there);
+            let product = |p: Gemm| {
+                let constants = self.tile_constants(call.dtype, gemm::class(&p, call.dtype), gpu);
+                gemm::form(&p, call.dtype, &constants, &machine).time
+            };
+            rnn::form(r, call.pass, call.dtype, self.fitted.form(&class).unwrap_or_default(), &product, g)
+        };
+        let at = form(reference);
+        let t = if nearness == Nearness::Here { at } else { form(gpu) };
+        let x = rnn::features(r, call.pass, call.dtype, &at, reference);
+        let forest = self.fitted.forest(rnn::forest_name(call.pass));
+        // Counted in 26 runs of nine layer-directions of 50 steps: 2.1 to 3.2 kernels a step forward, 3.4 backward.
+        let steps = (r.seq * r.layers * r.directions()) as f64;
+        let draft = Draft {
+            reference: t.time,
+            at: at.time,
+            correction: 0.0,
+            interval: self.interval(&class, "rnn", gpu, nearness),
+            bound: if t.input > t.chain { Bound::Compute } else { Bound::Latency },
+            levels: traffic::streaming(call.traffic(), gpu),
+            launches: steps * if call.pass == Pass::Fwd { 2.2 } else { 3.4 },
+        };
+        Sketch { draft, forest, x, then: Then::trusted(Self::trust(gpu, nearness), 1.0) }
+    }
+}
+
+/// The largest part of a product's time. What every wave spends before and after its sums is a wait in the first wave;
+/// in later ones it is the SMs' work, like the sums.
+fn bound_of(t: &Tiling) -> Bound {
+    let work = t.compute + t.latency * (1.0 - 1.0 / t.waves.max(1.0));
+    let parts = [(work, Bound::Compute), (t.dram, Bound::Dram), (t.l2, Bound::L2)];
+    let (largest, bound) =
+        parts.into_iter().fold((0.0, Bound::Latency), |a, b| if b.0 > a.0 { b } else { a });
+    if largest < 0.5 * t.time { Bound::Latency } else { bound }
+}
