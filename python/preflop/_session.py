@@ -85,6 +85,8 @@ class Session(Moving):
         #: More than zero while the program itself asks for tensors of the meta device.
         self.meta_wanted = 0
         self.assumptions: dict[tuple[str, ...], dict[str, Any]] = {}
+        #: Sizes that the operator at hand took by assumption.
+        self.just_assumed: dict[int, int] = {}
         self.asked: dict[str, int] = {}
         #: What happened when: optimizers that stepped, and calls of whole models with the samples they got.
         self.rounds: list[Mark] = []
@@ -216,6 +218,10 @@ class Session(Moving):
         }
         if nature is not None:
             op[nature] = True
+        if self.assumptions:
+            follows = self._follows_from(arguments, outputs)
+            if follows:
+                op["assumes"] = follows
         if in_place:
             # Not so for fake tensors: the engine adds into the gradient that waits, if nothing else holds it, and a
             # linear layer that can't fuse its bias adds it to the product.
@@ -225,6 +231,19 @@ class Session(Moving):
             self.backwards.append(self.counter)
         self.ops.append(op)
         self.counter += 1
+
+    def _follows_from(self, arguments: list[Any], outputs: list[Any]) -> list[int]:
+        """Assumptions that the sizes of an operator follow from: its tensors came from them and have a dimension of that size."""
+        sizes = dict(self.just_assumed)
+        self.just_assumed = {}
+        for tensor in tensors_in(arguments):
+            if isinstance(tensor, GpuTensor) and tensor._assumes:
+                sizes.update((n, s) for n, s in tensor._assumes.items() if s in tensor.shape)
+        if sizes:
+            for tensor in tensors_in(outputs):
+                if isinstance(tensor, GpuTensor):
+                    tensor._assumes = {**tensor._assumes, **sizes}
+        return sorted(sizes)
 
     def _adds_bias(self, arguments: list[Any]) -> bool:
         """Is it the bias of a linear layer, added to the product that was just made?"""
@@ -265,15 +284,18 @@ class Session(Moving):
         return "an unknown line"
 
     def assumed(self, operator: str, text: str, size: int) -> None:
-        """Lists an assumption; the same one of the same line is listed once, with a count."""
+        """Lists an assumption; the same one of the same line is listed once, with a count. What the operator at hand gives is of that size."""
         if self.silent:
             return
         module = self.modules[-1] if self.modules else ""
         key = (operator, module, self.user_line(), text)
         entry = self.assumptions.setdefault(
-            key, {"operator": operator, "module": module, "line": key[2], "assumed": text, "size": size, "count": 0}
+            key,
+            {"id": len(self.assumptions), "operator": operator, "module": module, "line": key[2], "assumed": text, "size": size, "count": 0},
         )
         entry["count"] += 1
+        if size > 1:
+            self.just_assumed[entry["id"]] = size
 
     def number(self, tensor: torch.Tensor, dtype: torch.dtype | None = None) -> Any:
         """A number is asked of a tensor on the GPU: the host waits for it."""

@@ -40,11 +40,14 @@ class GpuTensor(torch.Tensor):
     _known: Known | None
     #: The session and the number of its storage there.
     _place: tuple[Any, int] | None
+    #: Assumptions that its sizes may follow from, with the sizes assumed.
+    _assumes: dict[int, int]
 
     @staticmethod
     def __new__(cls, meta: torch.Tensor, requires_grad: bool = False) -> GpuTensor:
         new = torch.Tensor._make_subclass(cls, meta, requires_grad, device_for_backend_keys=CUDA)
         new._value = new._known = new._place = None
+        new._assumes = {}
         return new
 
     __torch_function__ = torch._C._disabled_torch_function_impl
