@@ -50,6 +50,9 @@ class _Facts:
 class Recorder(TorchDispatchMode):
     """Writes down every operator that touches the GPU."""
 
+    #: Operators over functions (`flex_attention`) come here too, and run as they are written.
+    supports_higher_order_operators = True
+
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.session = session
@@ -58,6 +61,8 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         session = self.session
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return self._written_out(func, args, kwargs)
         for kind in types:
             if kind not in _PLAIN:
                 # A tensor made of others (DTensor, quantized weights): it says itself what it runs on them.
@@ -98,6 +103,16 @@ class Recorder(TorchDispatchMode):
         outputs = list(out) if isinstance(out, (list, tuple)) else [out]
         session.note(facts.name, self._arguments(facts, args, kwargs), outputs, facts.nature)
         return out
+
+    def _written_out(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        kernel = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+        if kernel is None:
+            raise CaptureError(
+                f"`{func.name()}` can't be recorded: PyTorch {torch.__version__} has it for compiled code only",
+                hint=f"called at {self.session.user_line()}",
+            )
+        with self:
+            return kernel(*args, **kwargs)
 
     def _run(self, func: Any, facts: _Facts, args: Any, kwargs: dict[str, Any]) -> Any:
         handler = _sizes.HANDLERS.get(facts.name)

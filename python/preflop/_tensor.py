@@ -54,10 +54,10 @@ class GpuTensor(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # Reached only where no recording is under way.
+        # Reached where no recording is under way, or where PyTorch goes round it.
         raise CaptureError(
-            f"`{func._schema.name}` was asked of a tensor that a recording made: it has sizes but no numbers",
-            hint="ask inside the `with preflop.record()` block, or run the step for real",
+            f"`{func._schema.name}` can't be run on a recorded tensor, which has sizes but no numbers",
+            hint="inside a recording write it with other operators; after one, run the step for real",
         )
 
     @property

@@ -14,7 +14,7 @@ def mlp(i: int = 32, o: int = 10) -> nn.Sequential:
     return nn.Sequential(nn.Linear(i, 64), nn.ReLU(), nn.Linear(64, o))
 
 
-@program("products")
+@program("recurrent")
 def packed_lstm(device: str) -> None:
     words, lstm, head = nn.Embedding(100, 16).to(device), nn.LSTM(16, 32, 2, batch_first=True).to(device), nn.Linear(32, 4).to(device)
     tokens = torch.arange(40, device=device).reshape(4, 10)
@@ -23,7 +23,7 @@ def packed_lstm(device: str) -> None:
     head(out[:, -1]).sum().backward()
 
 
-@program("products")
+@program("recurrent")
 def speech_with_gru_and_ctc(device: str) -> None:
     convolution, gru, head = nn.Conv1d(40, 32, 3, 2, 1), nn.GRU(32, 32, bidirectional=True), nn.Linear(64, 30)
     model = nn.ModuleList([convolution, gru, head]).to(device)
