@@ -42,12 +42,12 @@ _causal("GPTNeo", num_layers=2, num_heads=4, attention_types=[[["global", "local
 _causal("GPTNeoX")
 _causal("OPT", ffn_dim=128, word_embed_proj_dim=64)
 _causal("Bloom", n_layer=2, n_head=4)
-_causal("Llama", num_key_value_heads=2)
-_causal("Mistral", num_key_value_heads=2)
-_causal("Qwen2", num_key_value_heads=2)
-_causal("Qwen3", num_key_value_heads=2, head_dim=16)
+_causal("Llama", num_key_value_heads=4)
+_causal("Mistral", num_key_value_heads=4)
+_causal("Qwen2", num_key_value_heads=4)
+_causal("Qwen3", num_key_value_heads=4, head_dim=16)
 _causal("Phi", num_key_value_heads=4)
-_causal("Gemma", num_key_value_heads=2, head_dim=16)
+_causal("Gemma", num_key_value_heads=4, head_dim=16)
 _causal("Falcon", num_kv_heads=4)
 
 
@@ -131,7 +131,7 @@ def wav2vec2(device: str) -> None:
 def mixtral(device: str) -> None:
     import transformers as hf
 
-    config = hf.MixtralConfig(**{**_SMALL, **_TOKENS}, num_key_value_heads=2, num_local_experts=4)
+    config = hf.MixtralConfig(**{**_SMALL, **_TOKENS}, num_key_value_heads=4, num_local_experts=4)
     _step(hf.MixtralForCausalLM(config), device, input_ids=_tokens(), labels=_tokens(), use_cache=False)
 
 
@@ -156,6 +156,6 @@ def generate(device: str) -> None:
 def checkpointing(device: str) -> None:
     import transformers as hf
 
-    model = hf.LlamaForCausalLM(hf.LlamaConfig(**_SMALL, num_key_value_heads=2))
+    model = hf.LlamaForCausalLM(hf.LlamaConfig(**_SMALL, num_key_value_heads=4))
     model.gradient_checkpointing_enable()
     _step(model, device, input_ids=_tokens(), labels=_tokens(), use_cache=False)
