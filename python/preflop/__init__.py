@@ -15,14 +15,16 @@
 
 from __future__ import annotations
 
+from ._assume import assume
 from ._capture import Recording, capture, predict, record, trace
 from ._core import VERSION as __version__
 from ._errors import CaptureError, PreflopError
 from ._graph import Graph
-from ._results import Comparison, Memory, Offer, Operator, Prediction, Roofline, RooflineRow, Target, Transfer, Unmodelled
+from ._results import Assumption, Comparison, Memory, Offer, Operator, Prediction, Roofline, RooflineRow, Target, Transfer, Unmodelled
 from ._transfer import transfer
 
 __all__ = [
+    "Assumption",
     "CaptureError",
     "Comparison",
     "Graph",
@@ -38,6 +40,7 @@ __all__ = [
     "Transfer",
     "Unmodelled",
     "__version__",
+    "assume",
     "capture",
     "predict",
     "record",

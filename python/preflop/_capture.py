@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from ._errors import CaptureError, PreflopError
@@ -11,8 +12,12 @@ from ._graph import Graph
 if TYPE_CHECKING:
     import torch
 
-    from ._record import Session
+    from ._session import Session
     from ._results import Prediction
+
+
+#: The oldest PyTorch whose meta tensors carry what a recording needs.
+_OLDEST = (2, 4)
 
 
 def _torch() -> Any:
@@ -20,6 +25,11 @@ def _torch() -> Any:
         import torch
     except ImportError as error:
         raise ImportError("recording needs PyTorch: pip install torch") from error
+    found = tuple(int(n) for n in re.findall(r"\d+", torch.__version__)[:2])
+    if found < _OLDEST:
+        raise CaptureError(
+            f"PyTorch {torch.__version__} is too old to record", hint=f"{_OLDEST[0]}.{_OLDEST[1]} or newer: pip install -U torch"
+        )
     return torch
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import html
 import json
 import os
 import tempfile
 import weakref
 from typing import Any, Iterable
 
+from . import _charts
 from ._errors import PreflopError
 from ._program import answer
-from ._results import Comparison, Memory, Prediction, Roofline
+from ._results import Assumption, Comparison, Memory, Prediction, Roofline
 
 
 class Graph:
@@ -75,7 +78,30 @@ class Graph:
 
     def predict(self, gpu: str) -> Prediction:
         """How long the iteration takes on a GPU (a name of ``preflop gpus``, or the path of a GPU file)."""
-        return Prediction._of(answer("predict", self._file(), "--gpu", gpu))
+        said = answer("predict", self._file(), "--gpu", gpu)
+        return Prediction._of(said, self._assumptions(gpu, said["gpu_busy_ms"]))
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What was assumed where only a real run would know a size or a number."""
+        return tuple(Assumption(**{k: v for k, v in a.items() if k != "id"}) for a in self.document.get("assumptions", ()))
+
+    def _assumptions(self, gpu: str, busy_ms: float) -> tuple[Assumption, ...]:
+        """The assumptions with their effect: the GPU's time with and without the operators whose sizes follow from each."""
+        out = []
+        for i, assumption in enumerate(self.assumptions):
+            number = self.document["assumptions"][i].get("id", i)
+            left = [op for op in self.document["ops"] if number not in op.get("assumes", ())]
+            effect = 0.0
+            if len(left) < len(self.document["ops"]):
+                rest = Graph({**self.document, "ops": left}).predict_busy(gpu) if left else 0.0
+                effect = max(0.0, busy_ms - rest)
+            out.append(dataclasses.replace(assumption, effect_ms=effect))
+        return tuple(out)
+
+    def predict_busy(self, gpu: str) -> float:
+        """The GPU's time in operators alone, in milliseconds."""
+        return answer("predict", self._file(), "--gpu", gpu)["gpu_busy_ms"]
 
     def compare(self, gpus: Iterable[str] | str = "all", *, rank: str = "time") -> Comparison:
         """The iteration on several GPUs, ranked by ``time``, ``cost`` or ``energy``."""
@@ -99,8 +125,39 @@ class Graph:
         """A copy of everything that was recorded."""
         return json.loads(json.dumps(self.document))
 
+    def __reduce__(self) -> Any:
+        return Graph, (self.document,)
+
     def __len__(self) -> int:
         return len(self.document["ops"])
+
+    def _memory_over_time(self) -> list[tuple[int, float]]:
+        """(operator, MiB) wherever the recorded storages change, within the iteration."""
+        first, changes = self.document["first_op"], {}
+        for size, _, begin, end in self.document["storages"]:
+            changes[begin] = changes.get(begin, 0) + size
+            if end is not None:
+                changes[end] = changes.get(end, 0) - size
+        points, held = [], 0
+        for at in sorted(changes):
+            held += changes[at]
+            if first <= at <= first + len(self.document["ops"]):
+                points.append((at - first, held / 2**20))
+        # A line of some hundred points shows the same.
+        return points[:: max(1, len(points) // 500)]
+
+    def _repr_html_(self) -> str:
+        if self._document is None:
+            return html.escape(repr(self))
+        prediction = self.predict("h100")
+        marks, seen = [], set()
+        for i, op in enumerate(self.document["ops"]):
+            if op["phase"] not in seen:
+                seen.add(op["phase"])
+                marks.append((i, op["phase"]))
+        title = f"{self.name} on {prediction.gpu}: {prediction.iteration_ms:.3g} ms"
+        pieces = _charts.time_bars(title, prediction.ops) + _charts.memory_line(self._memory_over_time(), marks)
+        return f"<p>{html.escape(repr(self))}</p>" + _charts.Chart(pieces).svg
 
     def __repr__(self) -> str:
         if self._document is None:

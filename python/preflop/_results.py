@@ -3,55 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Iterator
+
+from . import _charts
+from ._tables import digits, html_table, text_table, to_pandas
 
 if TYPE_CHECKING:
     import pandas
-
-
-def _pandas(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("`to_pandas()` needs pandas: pip install pandas") from error
-    return pandas.DataFrame(list(rows))
-
-
-def _digits(value: float) -> str:
-    """Three significant digits."""
-    if value == 0 or value != value:
-        return "0"
-    if abs(value) >= 999.5:
-        return f"{value:,.0f}"
-    return f"{value:#.3g}"
-
-
-def _html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table for notebooks; numbers stand to the right."""
-
-    def cell(tag: str, text: str, i: int) -> str:
-        side = "left" if i == 0 else "right"
-        return f'<{tag} style="text-align:{side}">{html.escape(text)}</{tag}>'
-
-    head = "".join(cell("th", h, i) for i, h in enumerate(header))
-    body = "".join("<tr>" + "".join(cell("td", c, i) for i, c in enumerate(row)) + "</tr>" for row in rows)
-    return (
-        f'<table><caption style="text-align:left">{html.escape(caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
-
-
-def _text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(r[i]) for r in [list(header), *rows]) for i in range(len(header))]
-
-    def line(cells: Sequence[str]) -> str:
-        first = cells[0].ljust(widths[0])
-        return "  ".join([first, *(c.rjust(w) for c, w in zip(cells[1:], widths[1:]))]).rstrip()
-
-    return "\n".join(line(r) for r in [list(header), *rows])
 
 
 def _known(cls: type, values: dict[str, Any]) -> dict[str, Any]:
@@ -77,18 +37,18 @@ class Memory:
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row."""
-        return _pandas([self.to_dict()])
+        return to_pandas([self.to_dict()])
 
     def _rows(self) -> list[list[str]]:
         parts = ["weights", "gradients", "optimizer", "activations", "workspace"]
-        rows = [[name, _digits(getattr(self, name + "_mib"))] for name in parts]
-        return [*rows, ["peak", _digits(self.peak_mib)]]
+        rows = [[name, digits(getattr(self, name + "_mib"))] for name in parts]
+        return [*rows, ["peak", digits(self.peak_mib)]]
 
     def __repr__(self) -> str:
-        return _text_table(["memory at the peak", "MiB"], self._rows())
+        return text_table(["memory at the peak", "MiB"], self._rows())
 
     def _repr_html_(self) -> str:
-        return _html_table("Memory at the peak", ["part", "MiB"], self._rows())
+        return html_table("Memory at the peak", ["part", "MiB"], self._rows())
 
 
 @dataclass(frozen=True)
@@ -113,6 +73,22 @@ class Unmodelled:
     op: str
     count: int
     share: float
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A size or a number that only a real run would know, and what was taken for it.
+
+    ``effect_ms`` is the GPU's time in operators whose sizes follow from it.
+    """
+
+    operator: str
+    module: str
+    line: str
+    assumed: str
+    size: int
+    count: int
+    effect_ms: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,14 +117,18 @@ class Prediction:
     memory: Memory
     unmodelled: tuple[Unmodelled, ...]
     ops: tuple[Operator, ...]
-    _answer: dict[str, Any] = field(compare=False)
+    #: The peak with context and reserve: what the card must have.
+    needed_mib: float | None = None
+    assumptions: tuple[Assumption, ...] = ()
+    _answer: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def _of(cls, answer: dict[str, Any]) -> Prediction:
+    def _of(cls, answer: dict[str, Any], assumptions: tuple[Assumption, ...] = ()) -> Prediction:
         values = _known(cls, answer)
         values["memory"] = Memory(peak_mib=answer["memory_mib"], **_known(Memory, answer["memory"]))
         values["unmodelled"] = tuple(Unmodelled(**_known(Unmodelled, u)) for u in answer["unmodelled"])
         values["ops"] = tuple(Operator(**_known(Operator, o)) for o in answer["ops"])
+        values["assumptions"] = assumptions
         return cls(_answer=answer, **values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,20 +137,31 @@ class Prediction:
 
     def to_pandas(self) -> pandas.DataFrame:
         """The operators, one row each."""
-        return _pandas([dataclasses.asdict(o) for o in self.ops])
+        return to_pandas([dataclasses.asdict(o) for o in self.ops])
 
     def _facts(self) -> list[list[str]]:
         fits = "fits" if self.fits else "DOES NOT FIT"
         rows = [
-            ["iteration", f"{_digits(self.iteration_ms)} ms", f"{_digits(self.low_ms)} to {_digits(self.high_ms)}"],
-            ["throughput", f"{_digits(self.samples_per_s)} /s", "samples"],
-            ["GPU busy", f"{_digits(self.gpu_busy_ms)} ms", f"bound by {self.bound}"],
-            ["host", f"{_digits(self.host_ms)} ms", ""],
-            ["memory", f"{_digits(self.memory_mib)} MiB", f"{fits} in {_digits(self.gpu_memory_mib)}"],
+            ["iteration", f"{digits(self.iteration_ms)} ms", f"{digits(self.low_ms)} to {digits(self.high_ms)}"],
+            ["throughput", f"{digits(self.samples_per_s)} /s", "samples"],
+            ["GPU busy", f"{digits(self.gpu_busy_ms)} ms", f"bound by {self.bound}"],
+            ["host", f"{digits(self.host_ms)} ms", ""],
+            ["memory", f"{digits(self.memory_mib)} MiB", f"{fits} in {digits(self.gpu_memory_mib)}"],
         ]
         for u in self.unmodelled[:3]:
             rows.append(["not modelled", u.op, f"{100 * u.share:.1f} % of GPU time"])
+        for a in self.assumptions[:3]:
+            effect = "" if a.effect_ms is None else f", {digits(a.effect_ms)} ms follow from it"
+            rows.append(["assumed", a.operator, f"{a.assumed} ({a.line}{effect})"])
         return rows
+
+    def plot(self, path: str | None = None) -> Any:
+        """Where the GPU's time goes and what the memory holds at its peak, as a chart: shown by notebooks, or written as ``.svg``."""
+        parts = [(p, getattr(self.memory, p + "_mib")) for p in ("weights", "gradients", "optimizer", "activations", "workspace")]
+        chart = _charts.Chart(_charts.time_bars(self._title(), self.ops) + _charts.memory_bar(parts, self.gpu_memory_mib))
+        if path is not None:
+            chart.save(path)
+        return chart
 
     def _title(self) -> str:
         seq = f", sequence {self.seq}" if self.seq else ""
@@ -181,11 +172,12 @@ class Prediction:
         return self._title() + "\n" + "\n".join("  " + "  ".join([r[0].ljust(12), r[1].rjust(12), r[2]]).rstrip() for r in self._facts())
 
     def _repr_html_(self) -> str:
-        facts = _html_table(self._title(), ["", "", ""], self._facts())
+        facts = html_table(self._title(), ["", "", ""], self._facts())
         top = sorted(self.ops, key=lambda o: -o.time_us)[:10]
-        rows = [[o.name, o.op, o.phase, str(o.count), _digits(o.time_us), f"{100 * o.share:.1f} %", o.bound] for o in top]
+        rows = [[o.name, o.op, o.phase, str(o.count), digits(o.time_us), f"{100 * o.share:.1f} %", o.bound] for o in top]
         header = ["layer", "operator", "phase", "count", "us", "share", "bound by"]
-        return facts + _html_table("Where the GPU's time goes", header, rows)
+        bars = _charts.Chart(_charts.time_bars("", self.ops))._repr_html_()
+        return facts + bars + html_table("Where the GPU's time goes", header, rows)
 
 
 @dataclass(frozen=True)
@@ -205,7 +197,7 @@ class Offer:
     high_ms: float | None = None
 
 
-class _Rows:
+class Rows:
     """Several answers: a sequence that prints as a table."""
 
     _answers: list[dict[str, Any]]
@@ -216,13 +208,13 @@ class _Rows:
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row each."""
-        return _pandas(self._answers)
+        return to_pandas(self._answers)
 
     def __len__(self) -> int:
         return len(self._answers)
 
 
-class Comparison(_Rows):
+class Comparison(Rows):
     """The same iteration on several GPUs, best first."""
 
     def __init__(self, answers: list[dict[str, Any]]) -> None:
@@ -239,14 +231,14 @@ class Comparison(_Rows):
 
     def _table(self) -> list[list[str]]:
         def money(value: float | None) -> str:
-            return "" if value is None else _digits(value)
+            return "" if value is None else digits(value)
 
         return [
             [
                 o.gpu,
-                _digits(o.iteration_ms),
-                _digits(o.samples_per_s),
-                _digits(o.memory_mib),
+                digits(o.iteration_ms),
+                digits(o.samples_per_s),
+                digits(o.memory_mib),
                 "yes" if o.fits else "no",
                 money(o.usd_per_hour),
                 money(o.usd_per_million_samples),
@@ -255,10 +247,10 @@ class Comparison(_Rows):
         ]
 
     def __repr__(self) -> str:
-        return _text_table(self._HEADER, self._table())
+        return text_table(self._HEADER, self._table())
 
     def _repr_html_(self) -> str:
-        return _html_table("One iteration on several GPUs", self._HEADER, self._table())
+        return html_table("One iteration on several GPUs", self._HEADER, self._table())
 
 
 @dataclass(frozen=True)
@@ -278,7 +270,7 @@ class RooflineRow:
     share: float
 
 
-class Roofline(_Rows):
+class Roofline(Rows):
     """FLOPs, bytes, launches and bounds of every operator of an iteration."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
@@ -302,15 +294,15 @@ class Roofline(_Rows):
     def _table(self) -> list[list[str]]:
         top = sorted(self.rows, key=lambda r: -r.time_us)[:10]
         return [
-            [r.op, r.name, _digits(r.time_us), f"{100 * r.share:.1f} %", _digits(r.flops / 1e9), _digits(r.dram_bytes / 1e6)]
+            [r.op, r.name, digits(r.time_us), f"{100 * r.share:.1f} %", digits(r.flops / 1e9), digits(r.dram_bytes / 1e6)]
             for r in top
         ]
 
     def __repr__(self) -> str:
-        return f"{self.title} on {self.gpu}\n" + _text_table(self._HEADER, self._table())
+        return f"{self.title} on {self.gpu}\n" + text_table(self._HEADER, self._table())
 
     def _repr_html_(self) -> str:
-        return _html_table(f"{self.title} on {self.gpu}", self._HEADER, self._table())
+        return html_table(f"{self.title} on {self.gpu}", self._HEADER, self._table())
 
 
 @dataclass(frozen=True)
@@ -324,7 +316,7 @@ class Target:
     gpu_busy_ms: float
 
 
-class Transfer(_Rows):
+class Transfer(Rows):
     """A recorded run on its own GPU and on others."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
@@ -342,11 +334,11 @@ class Transfer(_Rows):
         return self.targets[index]
 
     def _table(self) -> list[list[str]]:
-        rows = [[t.gpu, _digits(t.iteration_ms), f"{_digits(t.low_ms)} to {_digits(t.high_ms)}"] for t in self.targets]
-        return [[f"{self.origin} (measured)", _digits(self.measured_ms), ""], *rows]
+        rows = [[t.gpu, digits(t.iteration_ms), f"{digits(t.low_ms)} to {digits(t.high_ms)}"] for t in self.targets]
+        return [[f"{self.origin} (measured)", digits(self.measured_ms), ""], *rows]
 
     def __repr__(self) -> str:
-        return _text_table(["GPU", "ms", "90 % interval"], self._table())
+        return text_table(["GPU", "ms", "90 % interval"], self._table())
 
     def _repr_html_(self) -> str:
-        return _html_table("A recorded run on other GPUs", ["GPU", "ms", "90 % interval"], self._table())
+        return html_table("A recorded run on other GPUs", ["GPU", "ms", "90 % interval"], self._table())

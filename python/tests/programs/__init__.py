@@ -1,0 +1,35 @@
+"""Real programs, small: each is a function of a device that runs one step there.
+
+`@program()` lists one. ``compared`` says how its operators are held against those of a CPU run of the same step: "all" that compute,
+only the "products" (where the CPU takes other kernels, or sizes depend on data), only what is beside "recurrent" layers, or "none" where
+there is no such run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    run: Callable[[str], Any]
+    compared: str
+    needs: tuple[str, ...]
+
+
+PROGRAMS: dict[str, Program] = {}
+
+
+def program(compared: str = "all", needs: tuple[str, ...] = (), name: str | None = None) -> Callable[[Any], Any]:
+    def add(run: Callable[[str], Any]) -> Callable[[str], Any]:
+        key = name or run.__name__
+        assert key not in PROGRAMS, key
+        PROGRAMS[key] = Program(key, run, compared, needs)
+        return run
+
+    return add
+
+
+from . import frameworks, language, others, vision  # noqa: E402, F401
