@@ -8,8 +8,9 @@ import torch
 
 from ._record import Session
 
-#: Raised when a reader of the older form would misread the newer one.
+#: Raised when a reader of the older form would misread the newer one: the second has fused kernels.
 FORMAT_VERSION = 1
+COMPILED_VERSION = 2
 
 
 def _tf32(backend: Any) -> bool:
@@ -26,9 +27,10 @@ def document(session: Session, name: str, samples: int | None) -> dict[str, Any]
     session.settle()
     last = session.final()
     training = any(op["phase"] != "forward" for op in last.ops)
+    compiled = session.compilation.report() if session.compilation is not None else None
     return {
         "format": "preflop-capture",
-        "version": FORMAT_VERSION,
+        "version": COMPILED_VERSION if compiled else FORMAT_VERSION,
         "name": name,
         "torch": torch.__version__,
         "samples": samples or session.samples or 1,
@@ -44,4 +46,5 @@ def document(session: Session, name: str, samples: int | None) -> dict[str, Any]
         "tensors": session.tensors,
         "storages": [[s["bytes"], s["kind"], s["first"], s["last"]] for s in session.storages],
         "ops": last.ops,
+        **({"compile": compiled} if compiled else {}),
     }

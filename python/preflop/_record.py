@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import _library, _nogpu
+from . import _compile, _library, _nogpu
 from ._errors import CaptureError
 
 #: Name of a number format in the file.
@@ -157,6 +157,10 @@ class Session:
         self.model_name: str | None = None
         self.accumulations: list[tuple[int, int | None, dict[str, Any]]] = []
         self.detaching = False
+        #: The GPU that compiled functions are compiled for, and whether one that can't be is an error.
+        self.compile_gpu = "h200"
+        self.strict_compile = False
+        self.compilation: Any = None
 
     # Storages -------------------------------------------------------------------------------------------------------
 
@@ -612,10 +616,10 @@ def recording(session: Session) -> Iterator[None]:
         stack.callback(register_optimizer_step_post_hook(after_step).remove)
         # Functions written in Python look it up here, below the level at which calls are intercepted.
         stack.enter_context(_nogpu.replaced(torch.nn.functional, "scaled_dot_product_attention", _attention))
-        # Compiled functions run as they were written: what the compiler would fuse is not known here.
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        mover = _Mover(session)
+        stack.enter_context(_compile.compiled_functions(session, mover, call))
         stack.enter_context(_Recorder(session))
-        stack.enter_context(_Mover(session))
+        stack.enter_context(mover)
         yield
 
 
