@@ -1,4 +1,4 @@
-// What the command line writes into a page: crates/core/src/roofline/export.rs and crates/core/src/report.
+// What the command line writes into a page: crates/roofline/src/export.rs and crates/report.
 
 export type Level = "dram" | "l2" | "l1";
 export const LEVELS: Level[] = ["dram", "l2", "l1"];

@@ -6,9 +6,9 @@
 
 mod bench;
 mod bundle;
+mod frozen;
 mod fuzz;
 mod licences;
-mod purity;
 mod python;
 mod readme;
 mod run;
@@ -23,6 +23,7 @@ use std::process::ExitCode;
 const HELP: &str = "usage: cargo xtask TASK
 
   test [STEP]      format, lints, tests, docs, licences, spelling, Python and browser parts
+  frozen [write]   answers of the whole program against a kept corpus (data/frozen), or the corpus anew
   bench            speed of start-up, predictions and operator files
   validate-shared  checks against the shared data folder (PREFLOP_SHARED, default ../shared)
   readme           rewrites the example in README.md with what the tool prints
@@ -40,6 +41,8 @@ fn task() -> anyhow::Result<()> {
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["test"] => test::run(&root, ""),
         ["test", only] => test::run(&root, only),
+        ["frozen"] => frozen::run(&root, false),
+        ["frozen", "write"] => frozen::run(&root, true),
         ["bench"] => bench::run(&root),
         ["validate-shared"] => validate::run(&root),
         ["readme"] => readme::run(&root, true),

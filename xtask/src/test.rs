@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change is merged.
 
 use crate::run::{cargo, program, step, succeed, works};
-use crate::{bundle, licences, purity, python, readme, spelling};
+use crate::{bundle, licences, python, readme, spelling};
 use std::path::Path;
 
 /// Runs all steps, or those whose name contains `only`; the first failure ends it.
@@ -11,7 +11,6 @@ pub fn run(root: &Path, only: &str) -> anyhow::Result<()> {
     };
     step("set-up", &|| components(root))?;
     step("format", &|| succeed(&mut cargo(root, &["fmt", "--all", "--", "--check"])))?;
-    step("purity of the core", &|| purity::check(root))?;
     step("lints", &|| {
         let args = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
         succeed(&mut cargo(root, &args))
@@ -46,10 +45,8 @@ fn components(root: &Path) -> anyhow::Result<()> {
 /// The core and its questions must build where there is no operating system at all.
 fn wasm(root: &Path) -> anyhow::Result<()> {
     const TARGET: &str = "wasm32-unknown-unknown";
-    if !works(&mut program(root, "rustup", &["target", "add", TARGET])) {
-        println!("    NOT RUN: the target {TARGET} cannot be installed here");
-        return Ok(());
-    }
+    // Without it the check would say nothing, so a machine that cannot get it fails.
+    succeed(&mut program(root, "rustup", &["target", "add", TARGET]))?;
     let packages = ["--package", "preflop-core", "--package", "preflop-api"];
     let args = [&["check", "--target", TARGET, "--locked", "--quiet"], &packages[..]].concat();
     succeed(&mut cargo(root, &args))

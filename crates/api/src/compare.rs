@@ -6,6 +6,7 @@ use crate::question::{Compare, PricingChoice, Rank};
 use crate::schema::MAX_USD_PER_HOUR;
 use preflop_core::cost::rank::{self, usd_per_million_samples};
 use preflop_core::cost::{Candidate, Date, Limits, Plan, Power, Pricing, RankBy, Reserve, fit};
+use preflop_core::schedule::Schedule as _;
 use preflop_core::time::Bound;
 use preflop_core::units::Seconds;
 use serde::Serialize;

@@ -8,6 +8,7 @@ use preflop_core::cost::{Reserve, fit};
 use preflop_core::gpu::Assumption;
 use preflop_core::model::{Iteration, Phase, Step, zoo};
 use preflop_core::ops::{Op, shape};
+use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
 use serde::Serialize;
 use std::collections::HashMap;

@@ -5,6 +5,7 @@ use crate::error::ApiError;
 use crate::question::Roofline;
 use crate::view::PageView;
 use preflop_core::roofline::{By, Machine, MachineData, Rows, entries_of_iteration};
+use preflop_core::schedule::Schedule as _;
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]

@@ -3,6 +3,7 @@
 use preflop_core::capture::Capture;
 use preflop_core::model::{Mode, Precision};
 use preflop_core::ops::{Op, OptimizerKind};
+use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
 use proptest::prelude::*;
 

@@ -153,3 +153,18 @@ fn a3c_multiplies_as_its_layers_say() {
     equal("a3c", product_flops(&it), 2.0 * 20.0 * macs);
     assert_eq!(run("a3c", 20, Mode::Train, Precision::Fp32).parameters, 677_943);
 }
+
+#[test]
+fn two_of_eight_experts_work_per_token() {
+    let json = r#"{"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000,
+        "num_local_experts": 8, "num_experts_per_tok": 2}"#;
+    let config: zoo::config::HubConfig = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e}"));
+    let graph = config.build("config", Some(1), None).unwrap_or_else(|e| panic!("{e}"));
+    let options = LowerOptions { mode: Mode::Infer, precision: Precision::Bf16, optimizer: None };
+    let iteration = lower(&graph, &options).unwrap_or_else(|e| panic!("{e}"));
+    // About 12.9 G parameters work, 2 FLOPs each and token in forward.
+    let flops: f64 = iteration.steps.iter().map(|s| s.call.flops().0 * f64::from(s.count)).sum();
+    let per_token = flops / 2048.0;
+    assert!((25.0e9..29.0e9).contains(&per_token), "{per_token}");
+}

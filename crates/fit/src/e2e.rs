@@ -5,6 +5,7 @@ use crate::simplex::minimise;
 use anyhow::Result;
 use preflop_core::gpu::Gpu;
 use preflop_core::model::{Iteration, LowerOptions, Mode, Precision, lower, zoo};
+use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{HostModel, IterationPrediction, TimeModel};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -6,6 +6,7 @@ use crate::{across_gpus, plain_products, rows, unseen};
 use anyhow::Result;
 use preflop_core::gpu::Gpu;
 use preflop_core::model::{LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
+use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
 use preflop_core::time::fitted::Fitted;
 use std::collections::BTreeMap;

@@ -8,6 +8,7 @@ use clap::Args;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit};
 use preflop_core::model::{Iteration, zoo};
+use preflop_core::schedule::Schedule as _;
 use std::io::Write as _;
 
 /// Predict one iteration of a model: time, throughput, memory, and where the time goes

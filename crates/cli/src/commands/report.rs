@@ -14,6 +14,7 @@ use preflop_core::cost::Quote;
 use preflop_core::profile::{Profile, explain};
 use preflop_core::report::{Question, Recorded, Report, changes, markdown, report, report_of_recording};
 use preflop_core::roofline::{By, Machine, MachineData, Rows, entries_of_iteration, entries_of_profile};
+use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
 use preflop_core::transfer::{self, Options};
 use std::io::Write as _;

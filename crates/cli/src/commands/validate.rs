@@ -9,6 +9,7 @@ use flate2::read::GzDecoder;
 use preflop_core::gpu::Gpu;
 use preflop_core::model::{LowerOptions, Mode, Precision, lower, zoo};
 use preflop_core::ops::row;
+use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
 use preflop_plot::{Format, parity};
 use serde::{Deserialize, Serialize};

@@ -12,6 +12,7 @@ use crate::input;
 use crate::output::{self, Output};
 use args::Question;
 use preflop_core::cost::{Candidate, Pricing, rank};
+use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
 use preflop_core::units::Seconds;
 use row::Row;

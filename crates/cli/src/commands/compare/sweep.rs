@@ -8,6 +8,7 @@ use preflop_core::cost::rank::usd_per_million_samples;
 use preflop_core::cost::search::native;
 use preflop_core::cost::{Power, Search, energy};
 use preflop_core::model::{Iteration, ModelError, Precision, zoo};
+use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{IterationPrediction, TimeModel};
 use preflop_core::units::Bytes;
 use rayon::prelude::*;

@@ -2,6 +2,7 @@
 
 use super::job::{JobArgs, describe};
 use preflop_core::roofline::{By, Machine, Rows, Sources, entries_of_iteration};
+use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
 use preflop_core::units::Seconds;
 

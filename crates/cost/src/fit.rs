@@ -1,0 +1,302 @@
+//! Does a run fit, how large may its batch be, and what would make it fit.
+//!
+//! ```text
+//! needed = (peak + unseen) * (1 + share) + context
+//! ```
+//!
+//! Where `peak` is the predicted `max_memory_allocated`, `unseen` the workspace that fp32 convolutions may take, `context` what the driver and the libraries take before the
+//! first tensor, and `share` what the allocator loses to fragmentation plus what the prediction may be short of.
+
+use preflop_gpu::Gpu;
+use preflop_graph::{Iteration, LowerOptions, ModelError, OptimizerChoice, Phase, Precision, zoo};
+use preflop_lower::lower;
+use preflop_ops::Op;
+use preflop_schedule::{HostModel, IterationPrediction, phase_time};
+use preflop_units::dtype::Dtype;
+use preflop_units::{Bytes, Seconds};
+use serde::Serialize;
+use std::collections::HashSet;
+
+/// What must stay free.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reserve {
+    /// Context of driver and libraries.
+    pub context: Bytes,
+    /// Part of the peak.
+    pub share: f64,
+}
+
+impl Default for Reserve {
+    /// 640 MiB of context (PyTorch with CUDA 12 and 13 shows 450 to 600 MiB in `nvidia-smi` before the first
+    /// tensor), and 12 % of the peak: with [`prudent_peak`] that covers every iteration measured on an H200
+    /// (`tests/fit_measured.rs`), and cached blocks that no request fits cost a few per cent.
+    fn default() -> Self {
+        Self { context: Bytes::from_mib(640.0), share: 0.12 }
+    }
+}
+
+impl Reserve {
+    /// Memory a card should have for a run of this (prudent) peak.
+    pub fn needed(&self, peak: Bytes) -> Bytes {
+        peak * (1.0 + self.share) + self.context
+    }
+
+    /// Does a run of this peak fit?
+    pub fn fits(&self, peak: Bytes, gpu: &Gpu) -> bool {
+        self.needed(peak) <= gpu.memory
+    }
+}
+
+/// Bytes of a filter in the frequency domain of 32 x 32 tiles: 32 x 17 complex values.
+const FFT_FILTER_BYTES: f64 = 32.0 * 17.0 * 8.0;
+/// cuDNN takes tiles of that size from about this image size on: 13 (AlexNet) shows them, 7 (ResNet) does not.
+const FFT_MIN_SIZE: u64 = 13;
+
+/// The predicted peak and the workspace that the libraries may take for the largest fp32 convolution.
+///
+/// In fp32, cuDNN may run a filter larger than 1 x 1 at stride 1 by FFT and keeps all filters transformed, for the
+/// input and the output side: `2 * ci * co * 32 * 17 * 8 B`. Measured peaks above the sum of tensors stay below that
+/// (VGG: up to 1.9 GiB measured, 2.1 GiB by the formula).
+pub fn prudent_peak(iteration: &Iteration) -> Bytes {
+    let unseen = iteration
+        .steps
+        .iter()
+        .filter_map(|s| match &s.call.op {
+            Op::Conv(c)
+                if s.call.dtype == Dtype::Fp32
+                    && c.groups == 1
+                    && c.r.max(c.s) > 1
+                    && c.stride == [1, 1]
+                    && c.h.min(c.w) >= FFT_MIN_SIZE =>
+            {
+                Some(2.0 * (c.ci * c.co) as f64 * FFT_FILTER_BYTES)
+            }
+            _ => None,
+        })
+        .fold(0.0, f64::max);
+    iteration.memory.peak + Bytes(unseen)
+}
+
+/// The largest batch from 1 to `limit` whose peak fits, or 0; `peak` is called a handful of times.
+///
+/// Peaks grow with the batch, nearly on a line, so the next guess lies on the line through the ends of the
+/// bracket; a guess that halves nothing is followed by the middle.
+pub fn largest_batch<E>(
+    gpu: &Gpu,
+    reserve: &Reserve,
+    limit: u64,
+    mut peak: impl FnMut(u64) -> Result<Bytes, E>,
+) -> Result<u64, E> {
+    let room = gpu.memory.0;
+    let mut needed = |batch: u64| peak(batch).map(|p| reserve.needed(p).0);
+    let mut low = (1_u64, needed(1)?);
+    if low.1 > room {
+        return Ok(0);
+    }
+    // Doubling finds a batch that does not fit.
+    let mut high = loop {
+        if low.0 >= limit {
+            return Ok(limit);
+        }
+        let batch = (low.0 * 8).min(limit);
+        let n = needed(batch)?;
+        if n > room {
+            break (batch, n);
+        }
+        low = (batch, n);
+    };
+    let mut by_line = true;
+    while high.0 - low.0 > 1 {
+        let width = high.0 - low.0;
+        let guess = if by_line && high.1.is_finite() {
+            let share = (room - low.1) / (high.1 - low.1);
+            low.0 + ((width as f64 * share) as u64).clamp(1, width - 1)
+        } else {
+            low.0 + width / 2
+        };
+        let n = needed(guess)?;
+        if n <= room {
+            low = (guess, n);
+        } else {
+            high = (guess, n);
+        }
+        // On a line the guess is the answer: look at its neighbour before anything else.
+        if by_line && high.0 - low.0 > 1 && n <= room {
+            let n = needed(low.0 + 1)?;
+            if n > room {
+                return Ok(low.0);
+            }
+            low = (low.0 + 1, n);
+        }
+        by_line = !by_line || high.0 - low.0 < width / 2;
+    }
+    Ok(low.0)
+}
+
+/// The prudent peak of a zoo model at some batch; beyond the model's own limit nothing fits.
+pub fn peak_of_zoo(
+    model: &str,
+    batch: u64,
+    seq: Option<u64>,
+    options: &LowerOptions,
+) -> Result<Bytes, ModelError> {
+    match zoo::build(model, Some(batch), seq).and_then(|graph| lower(&graph, options)) {
+        Err(ModelError::Size { .. }) if batch > 1 => Ok(Bytes(f64::INFINITY)),
+        other => other.map(|iteration| prudent_peak(&iteration)),
+    }
+}
+
+/// A way to run: what a change changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct Setup {
+    /// Samples of one iteration.
+    pub batch: u64,
+    /// Number formats.
+    pub precision: Precision,
+    /// Optimizer; `None` takes the model's own.
+    pub optimizer: Option<OptimizerChoice>,
+}
+
+/// A change that needs less memory, and what it does to the time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    /// In words.
+    pub change: String,
+    /// Peak with the change.
+    pub memory_mib: f64,
+    /// Does it fit now?
+    pub fits: bool,
+    /// Time of one iteration.
+    pub iteration_ms: f64,
+    /// Samples per second.
+    pub samples_per_s: f64,
+    /// Time of one sample over that of the run that was asked for, had it fitted.
+    pub time_ratio: f64,
+}
+
+/// Peak and time of a run that keeps only every so-manieth activation and computes the others again.
+///
+/// With n layers in sqrt(n) segments, two times 1/sqrt(n) of the activations live at once: the segments' inputs and one
+/// segment's inside (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4.2). Layers
+/// differ in size, so twice that is taken, and never more than all. The forward runs twice.
+pub fn checkpointed(
+    iteration: &Iteration,
+    p: &IterationPrediction,
+    host: &HostModel,
+) -> Option<(Bytes, Seconds)> {
+    let layers: HashSet<&str> =
+        iteration.steps.iter().filter(|s| s.phase == Phase::Forward).map(|s| s.name.as_str()).collect();
+    let share = 4.0 / (layers.len() as f64).sqrt();
+    if share >= 1.0 || !iteration.steps.iter().any(|s| s.phase == Phase::Backward) {
+        return None;
+    }
+    let m = &iteration.memory;
+    let peak = m.peak - m.activations * (1.0 - share);
+    // Gradients and temporaries of the step itself set a floor.
+    let floor = m.weights * 2.0 + m.optimizer + m.workspace;
+    let forward = phase_time(iteration, p, Phase::Forward);
+    let launches: f64 = p
+        .steps
+        .iter()
+        .filter(|s| iteration.steps[s.step].phase == Phase::Forward)
+        .map(|s| s.one.launches * s.count)
+        .sum();
+    let forward_host = Seconds(host.forward_op * iteration.host.forward_ops as f64 + host.launch * launches);
+    Some((peak.max(floor), host.join(p.gpu_wall + forward, p.host + forward_host)))
+}
+
+/// Everything that makes a run smaller: a smaller batch, narrower formats, a leaner optimizer, checkpoints.
+///
+/// `run` gives the iteration of a setup, or nothing where the model cannot be run so; `largest` the largest batch
+/// that fits with the setup's formats and optimizer.
+pub fn changes(
+    asked: &Setup,
+    gpu: &Gpu,
+    reserve: &Reserve,
+    host: &HostModel,
+    mut run: impl FnMut(&Setup) -> Option<(Iteration, IterationPrediction)>,
+    largest: u64,
+) -> Vec<Change> {
+    let Some((base, base_prediction)) = run(asked) else { return Vec::new() };
+    let per_sample = |time: Seconds, batch: u64| time.0 / batch.max(1) as f64;
+    let before = per_sample(base_prediction.time, asked.batch);
+    let change = |what: String, (peak, prudent): (Bytes, Bytes), time: Seconds, batch: u64| Change {
+        change: what,
+        memory_mib: peak.mib(),
+        fits: reserve.fits(prudent, gpu),
+        iteration_ms: time.ms(),
+        samples_per_s: batch as f64 / time.0,
+        time_ratio: per_sample(time, batch) / before,
+    };
+    let mut out = Vec::new();
+    let mut others: Vec<(String, Setup)> = Vec::new();
+    if (1..asked.batch).contains(&largest) {
+        others.push((format!("batch {largest}"), Setup { batch: largest, ..*asked }));
+    }
+    if matches!(asked.precision, Precision::Fp32 | Precision::Tf32) {
+        others.push(("precision amp".to_string(), Setup { precision: Precision::Amp, ..*asked }));
+    }
+    if !matches!(asked.precision, Precision::Bf16 | Precision::Fp16 | Precision::Fp8) {
+        others.push((
+            "precision bf16 (weights too)".to_string(),
+            Setup { precision: Precision::Bf16, ..*asked },
+        ));
+    }
+    if base.memory.optimizer.0 > 0.0 {
+        let sgd = Setup { optimizer: Some(OptimizerChoice::Sgd), ..*asked };
+        others.push(("optimizer sgd with momentum".to_string(), sgd));
+    }
+    for (what, setup) in others {
+        if let Some((iteration, p)) = run(&setup)
+            && iteration.memory.peak < base.memory.peak
+        {
+            let peaks = (iteration.memory.peak, prudent_peak(&iteration));
+            out.push(change(what, peaks, p.time, setup.batch));
+        }
+    }
+    if let Some((peak, time)) = checkpointed(&base, &base_prediction, host)
+        && peak < base.memory.peak
+    {
+        let unseen = prudent_peak(&base) - base.memory.peak;
+        out.push(change("activation checkpointing".to_string(), (peak, peak + unseen), time, asked.batch));
+    }
+    // What helps comes first, and the least costly of it.
+    out.sort_by(|a, b| b.fits.cmp(&a.fits).then(a.time_ratio.total_cmp(&b.time_ratio)));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use preflop_gpu::catalog;
+    use proptest::prelude::*;
+    use std::convert::Infallible;
+
+    #[test]
+    fn the_reserve_is_hand_computed() {
+        let r = Reserve { context: Bytes(10.0), share: 0.1 };
+        assert!((r.needed(Bytes(100.0)).0 - 120.0).abs() < 1e-9);
+        // A peak that equals the card's memory never fits.
+        let gpu = catalog::find("t4").unwrap();
+        assert!(!Reserve::default().fits(gpu.memory, &gpu));
+    }
+
+    proptest! {
+        #[test]
+        fn the_largest_batch_fits_and_the_next_does_not(
+            fixed in 0.0_f64..2e10, slope in 1e5_f64..1e9, bend in 0.0_f64..1e5, limit in 1_u64..2000
+        ) {
+            let gpu = catalog::find("t4").unwrap();
+            let reserve = Reserve::default();
+            let peak = |b: u64| Bytes(fixed + slope * b as f64 + bend * (b * b) as f64);
+            let mut calls = 0;
+            let best = largest_batch(&gpu, &reserve, limit, |b| {
+                calls += 1;
+                Ok::<_, Infallible>(peak(b))
+            }).unwrap();
+            prop_assert!(best == 0 || reserve.fits(peak(best), &gpu));
+            prop_assert!(best == limit || !reserve.fits(peak(best + 1), &gpu));
+            prop_assert!(calls <= 30, "{} calls", calls);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Amounts as people write them: `310ms`, `2d`, `100usd`.
+
+use super::CostError;
+use preflop_units::Seconds;
+
+fn split(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let end = text
+        .char_indices()
+        .find(|(_, c)| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-')))
+        .map_or(text.len(), |(i, _)| i);
+    let value: f64 = text[..end].parse().ok()?;
+    value.is_finite().then(|| (value, text[end..].trim()))
+}
+
+/// Reads a time of more than zero: `310ms`, `0.31s`, `90min`, `36h`, `2d`.
+pub fn time(text: &str) -> Result<Seconds, CostError> {
+    let odd = || CostError::Quantity {
+        text: text.chars().take(32).collect(),
+        what: "a time above zero, such as 310ms, 90min, 36h or 2d",
+    };
+    let (value, unit) = split(text).ok_or_else(odd)?;
+    let size = match unit.to_ascii_lowercase().as_str() {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" | "sec" => 1.0,
+        "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        "w" => 604_800.0,
+        _ => return Err(odd()),
+    };
+    if value > 0.0 { Ok(Seconds(value * size)) } else { Err(odd()) }
+}
+
+/// Reads an amount of more than zero US dollars: `100usd`, `$100`, `100`.
+pub fn usd(text: &str) -> Result<f64, CostError> {
+    let short: String = text.chars().take(32).collect();
+    let odd =
+        CostError::Quantity { text: short.clone(), what: "an amount above zero, such as 2.10 or 100usd" };
+    let bare = text.trim();
+    let bare = bare.strip_prefix('$').unwrap_or(bare);
+    let Some((value, unit)) = split(bare) else {
+        // `€100`: the sign stands first.
+        let sign = bare.chars().next().filter(|c| !c.is_alphanumeric() && !matches!(c, '.' | '-' | '+'));
+        return Err(match sign {
+            Some(sign) => CostError::Currency { text: short, currency: sign.to_string() },
+            None => odd,
+        });
+    };
+    match unit.to_ascii_lowercase().as_str() {
+        "" | "usd" | "$" => {}
+        _ => return Err(CostError::Currency { text: short, currency: unit.chars().take(16).collect() }),
+    }
+    if value > 0.0 { Ok(value) } else { Err(odd) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, seconds) in [("310ms", 0.31), ("0.5 s", 0.5), ("2d", 172_800.0), ("90min", 5400.0)] {
+            assert!((time(text).unwrap().0 / seconds - 1.0).abs() < 1e-12, "{text}");
+        }
+        for odd in ["310", "ms", "", "-2d", "0h", "1e400d", "2 fortnights", "nan s"] {
+            assert!(time(odd).is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn dollars_only() {
+        for text in ["100", "100usd", "$100", "100 USD"] {
+            assert_eq!(usd(text), Ok(100.0), "{text}");
+        }
+        for text in ["100eur", "€100", "100 yen"] {
+            assert!(matches!(usd(text), Err(CostError::Currency { .. })), "{text}");
+        }
+        for text in ["", "usd", "-5usd", "0", "abc"] {
+            assert!(matches!(usd(text), Err(CostError::Quantity { .. })), "{text}");
+        }
+        assert!(usd("7eur").unwrap_err().to_string().contains("`eur`"));
+    }
+}

@@ -1,0 +1,119 @@
+//! The paper's networks with the paper's layer names.
+
+use super::networks_data::{ALEXNET, GOOGLENET, Row, VGG16};
+use super::{DeltaError, Layer};
+use preflop_units::names::did_you_mean;
+
+/// Names of the networks.
+pub const NAMES: [&str; 5] = ["alexnet-original", "vgg16", "googlenet", "resnet50", "resnet152"];
+
+/// A layer and its name in the paper.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedLayer {
+    /// Name.
+    pub name: String,
+    /// Shape.
+    pub layer: Layer,
+}
+
+/// The convolution layers of a network, in order, repeated ones included.
+pub fn find(name: &str, batch: u64) -> Result<Vec<NamedLayer>, DeltaError> {
+    match name.to_lowercase().as_str() {
+        "alexnet-original" => Ok(table(ALEXNET, batch)),
+        "vgg16" => Ok(table(VGG16, batch)),
+        "googlenet" => Ok(table(GOOGLENET, batch)),
+        "resnet50" => Ok(resnet(&[3, 4, 6, 3], batch)),
+        "resnet152" => Ok(resnet(&[3, 8, 36, 3], batch)),
+        other => Err(DeltaError::Network {
+            name: name.to_string(),
+            hint: did_you_mean(other, NAMES),
+            known: NAMES.join(", "),
+        }),
+    }
+}
+
+fn table(rows: &[Row], batch: u64) -> Vec<NamedLayer> {
+    rows.iter()
+        .map(|&(name, ci, hw, co, filter, stride, pad)| NamedLayer {
+            name: name.to_string(),
+            layer: Layer::square(batch, ci, hw, co, filter, stride, pad),
+        })
+        .collect()
+}
+
+/// Bottleneck ResNets (He et al. 2016, Table 1): `conv2` to `conv5` with so many blocks of 1x1, 3x3, 1x1
+/// (`_a`, `_b`, `_c`); the first block of a stage has the projection `_ds` and, after `conv2`, stride 2 in
+/// `_a` and `_ds`.
+fn resnet(blocks: &[u64; 4], batch: u64) -> Vec<NamedLayer> {
+    let mut layers =
+        vec![NamedLayer { name: "conv1".into(), layer: Layer::square(batch, 3, 224, 64, 7, 2, 3) }];
+    let (mut channels, mut map) = (64, 56);
+    for (stage, &count) in (2..).zip(blocks) {
+        let width = 64 << (stage - 2);
+        for block in 1..=count {
+            let stride = if block == 1 && stage > 2 { 2 } else { 1 };
+            let small = map / stride;
+            let mut push = |part: &str, layer| {
+                layers.push(NamedLayer { name: format!("conv{stage}_{block}_{part}"), layer });
+            };
+            push("a", Layer::square(batch, channels, map, width, 1, stride, 0));
+            push("b", Layer::square(batch, width, small, width, 3, 1, 1));
+            push("c", Layer::square(batch, width, small, 4 * width, 1, 1, 0));
+            if block == 1 {
+                push("ds", Layer::square(batch, channels, map, 4 * width, 1, stride, 0));
+            }
+            (channels, map) = (4 * width, small);
+        }
+    }
+    layers
+}
+
+/// Distinct shapes with their number, in order of first appearance.
+pub fn counted(layers: &[NamedLayer]) -> Vec<(NamedLayer, u64)> {
+    let mut out: Vec<(NamedLayer, u64)> = Vec::new();
+    for named in layers {
+        match out.iter_mut().find(|(seen, _)| seen.layer == named.layer) {
+            Some((_, count)) => *count += 1,
+            None => out.push((named.clone(), 1)),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_and_distinct_shapes() {
+        for (name, layers, distinct) in [
+            ("alexnet-original", 5, 5),
+            ("vgg16", 13, 9),
+            ("googlenet", 57, 49),
+            // 1 + 3 per block + 4 projections
+            ("resnet50", 1 + 3 * 16 + 4, 20),
+            ("resnet152", 1 + 3 * 50 + 4, 20),
+        ] {
+            let found = find(name, 256).unwrap();
+            assert_eq!((found.len(), counted(&found).len()), (layers, distinct), "{name}");
+            assert_eq!(counted(&found).iter().map(|c| c.1).sum::<u64>(), layers as u64, "{name}");
+            for l in found {
+                l.layer.check().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn resnet50_has_its_flops() {
+        // 3.86 G multiply-adds per image in the original (stride in the first 1x1) ResNet-50; 3.8 in He et al.
+        let macs: f64 =
+            find("resnet50", 1).unwrap().iter().map(|l| l.layer.gemm()).map(|g| g.m * g.n * g.k).sum();
+        assert!((macs / 3.86e9 - 1.0).abs() < 0.01, "{macs}");
+    }
+
+    #[test]
+    fn misspelt_names_get_a_hint() {
+        let e = find("resnet51", 1).unwrap_err().to_string();
+        assert!(e.contains("did you mean `resnet50`"), "{e}");
+    }
+}

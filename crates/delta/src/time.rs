@@ -1,0 +1,175 @@
+//! Time: the three execution streams, prologue and epilogue, and the bottleneck cases (Eq. 11 to 18).
+
+use super::{Bottleneck, LayerReport, Machine, Work};
+use preflop_units::{Bytes, Seconds};
+
+/// TpL: bytes that one CTA loads in one main-loop iteration, at one level.
+///
+/// Reading: total traffic over Num_CTA·K/blk_K, the latter not rounded.
+pub fn per_loop(total: Bytes, work: &Work) -> Bytes {
+    total / (work.num_cta * (work.gemm.k / work.tile.blk_k))
+}
+
+/// Transfer times of one iteration's loads at L1, L2 and DRAM: TpL over the bandwidth share of one SM.
+pub fn transfers(work: &Work, machine: &Machine) -> [Seconds; 3] {
+    [
+        per_loop(work.traffic.l1, work) / machine.l1_per_sm,
+        per_loop(work.traffic.l2, work) / machine.l2_per_sm(),
+        per_loop(work.traffic.dram, work) / machine.dram_per_sm(),
+    ]
+}
+
+/// Eq. 11, t_GLS: the slowest level, pipeline latency plus transfer.
+pub fn gls([l1, l2, dram]: [Seconds; 3], machine: &Machine) -> Seconds {
+    (machine.lat_l1 + l1).max(machine.lat_l2 + l2).max(machine.lat_dram + dram)
+}
+
+/// Bytes of one input tile: (blk_M + blk_N)·blk_K elements.
+fn input_tile(work: &Work) -> Bytes {
+    let t = &work.tile;
+    Bytes((t.blk_m + t.blk_n) * t.blk_k * work.element_bytes)
+}
+
+/// SMEM loads of one iteration: (blk_WM + blk_WN)·blk_K·Num_warps / BW_SMEM_LD.
+fn smem_loads(work: &Work, machine: &Machine) -> Seconds {
+    let t = &work.tile;
+    Bytes((t.warp_m + t.warp_n) * t.blk_k * t.num_warps * work.element_bytes) / machine.smem_load
+}
+
+/// Eq. 12, t_SAS: stores of the input tile, then the loads of all warps.
+pub fn sas(work: &Work, machine: &Machine) -> Seconds {
+    input_tile(work) / machine.smem_store + smem_loads(work, machine)
+}
+
+/// Eq. 13, t_CS: blk_M·blk_N·blk_K / BW_MAC of one SM.
+pub fn cs(work: &Work, machine: &Machine) -> Seconds {
+    let t = &work.tile;
+    Seconds(t.blk_m * t.blk_n * t.blk_k / machine.mac_per_s_per_sm)
+}
+
+/// Eq. 14, t_Prologue: the first input tile from DRAM to SMEM to registers, once per SM.
+///
+/// Reading: the volume is the input tile; the paper prints blk_M·blk_N, which changes times by under 1 %.
+pub fn prologue(work: &Work, machine: &Machine) -> Seconds {
+    let tile = input_tile(work);
+    (machine.lat_dram + tile / machine.dram_per_sm())
+        + (machine.lat_smem + tile / machine.smem_store)
+        + smem_loads(work, machine)
+}
+
+/// Eq. 15: bytes of one CTA's output. Reading: valid columns only, and a bandwidth shared by all SMs counts
+/// with the share of one.
+pub fn epilogue_bytes(work: &Work) -> Bytes {
+    let columns = (work.gemm.n / work.tile.blk_n).ceil();
+    Bytes(work.tile.blk_m * work.gemm.n / columns * work.element_bytes)
+}
+
+/// Eq. 16 and 18: prologue, then every CTA of the fullest SM one after the other.
+fn serial(prologue: Seconds, per_loop: Seconds, loops: f64, epilogue: Seconds, ctas: f64) -> Seconds {
+    prologue + (per_loop * loops + epilogue) * ctas
+}
+
+/// Eq. 17: the active CTAs of an SM wait together, so rounds count instead of CTAs.
+///
+/// Reading: while the load is in flight a blk_K-th of the arithmetic or SMEM work of one iteration stays
+/// exposed.
+fn latency(prologue: Seconds, exposed: Seconds, loops: f64, epilogue: Seconds, rounds: f64) -> Seconds {
+    prologue + (exposed * loops + epilogue) * rounds
+}
+
+/// Time and bottleneck: the largest of Eq. 16, 17 and 18 on the SM with most CTAs.
+pub fn report(work: &Work, machine: &Machine) -> LayerReport {
+    let tile = &work.tile;
+    let loops = (work.gemm.k / tile.blk_k).ceil();
+    let ctas = (work.num_cta / f64::from(machine.num_sm)).ceil();
+    let active_ctas = tile.active_ctas(machine, work.element_bytes);
+    let rounds = (ctas / active_ctas).ceil();
+
+    let transfers = transfers(work, machine);
+    let (cs, sas, gls) = (cs(work, machine), sas(work, machine), gls(transfers, machine));
+    let start = prologue(work, machine);
+    let output = epilogue_bytes(work);
+    let [out_l1, out_l2, out_dram] =
+        [output / machine.l1_per_sm, output / machine.l2_per_sm(), output / machine.dram_per_sm()];
+
+    let bounds = [
+        serial(start, cs, loops, out_dram, ctas),
+        serial(start, sas, loops, out_dram, ctas),
+        serial(start, transfers[0], loops, out_l1, ctas),
+        serial(start, transfers[1], loops, out_l2, ctas),
+        serial(start, transfers[2], loops, out_dram, ctas),
+        latency(start, gls + cs.max(sas) / tile.blk_k, loops, out_dram, rounds),
+    ];
+    let (first, second) = two_largest(&bounds);
+    LayerReport {
+        tile: *tile,
+        num_cta: work.num_cta,
+        active_ctas,
+        traffic: work.traffic,
+        cs,
+        sas,
+        gls,
+        bounds,
+        time: bounds[first],
+        bottleneck: Bottleneck::ALL[first],
+        next: Bottleneck::ALL[second],
+    }
+}
+
+/// Positions of the largest and the second largest.
+fn two_largest(bounds: &[Seconds; 6]) -> (usize, usize) {
+    let (mut first, mut second) = if bounds[1] > bounds[0] { (1, 0) } else { (0, 1) };
+    for i in 2..bounds.len() {
+        if bounds[i] > bounds[first] {
+            (first, second) = (i, first);
+        } else if bounds[i] > bounds[second] {
+            second = i;
+        }
+    }
+    (first, second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fig6, Layer, Readings, evaluate, plan};
+    use preflop_gpu::catalog;
+    use preflop_units::dtype::Dtype;
+
+    fn titan_xp() -> Machine {
+        Machine::of(&catalog::find("titan-xp").unwrap(), Dtype::Fp32)
+    }
+
+    #[test]
+    fn streams_of_a_wide_tile_by_hand() {
+        let m = titan_xp();
+        let w = plan(&Layer::square(256, 96, 27, 256, 5, 1, 2), &m, &Fig6, Readings::default()).unwrap();
+        let ns = |t: Seconds| t.0 * 1e9;
+        // 128*128*8 / (128 lanes * 1.58 GHz) = 648.1 ns
+        assert!((ns(cs(&w, &m)) - 648.10).abs() < 0.01);
+        // 256*8*4 B / (128 B * 1.58 GHz) + 96*8*8*4 B / (96 B * 1.58 GHz) = 40.51 + 162.03 = 202.53 ns
+        assert!((ns(sas(&w, &m)) - 202.53).abs() < 0.01);
+        // output: 128 * 256/2 * 4 B
+        assert_eq!(epilogue_bytes(&w).0, 65_536.0);
+    }
+
+    #[test]
+    fn alexnet_conv1_is_bound_by_l1() {
+        let layer = Layer::square(256, 3, 227, 96, 11, 4, 0);
+        let r = evaluate(&layer, &titan_xp(), &Fig6, Readings::default()).unwrap();
+        assert_eq!(r.bottleneck, Bottleneck::L1Bw);
+        assert_eq!(r.next, Bottleneck::Mac);
+        // L1: 605 CTAs x (11648 B x 91/90.75 loops.. ) = 7.08 ms over arithmetic's 5.12 ms
+        assert!((r.time.ms() - 7.08).abs() < 0.01, "{} ms", r.time.ms());
+        assert!((r.headroom() - 7.0787 / 5.1217).abs() < 0.001);
+    }
+
+    #[test]
+    fn the_two_largest_are_found() {
+        let s = |v: [f64; 6]| two_largest(&v.map(Seconds));
+        assert_eq!(s([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), (5, 4));
+        assert_eq!(s([6.0, 5.0, 4.0, 3.0, 2.0, 1.0]), (0, 1));
+        assert_eq!(s([1.0, 6.0, 2.0, 5.0, 3.0, 4.0]), (1, 3));
+        assert_eq!(s([2.0, 2.0, 2.0, 2.0, 2.0, 2.0]), (0, 1));
+    }
+}

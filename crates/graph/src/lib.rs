@@ -1,0 +1,195 @@
+//! Networks as graphs, and what an iteration of one consists of.
+//!
+//! `zoo` builds a [`Graph`] with the [`Builder`], `program` makes one of what another tool exported; an [`Iteration`] is what
+//! lowering makes of it: operators in order, the host's work, the memory at its peak.
+
+mod builder;
+mod check;
+mod dims;
+mod error;
+pub mod graph;
+
+pub mod program;
+pub mod zoo;
+
+pub use builder::{Builder, Built, ConvSpec, Param, RnnSpec, Tensor};
+pub use check::check;
+pub use dims::Dims;
+pub use error::ModelError;
+pub use graph::Graph;
+
+use preflop_ops::OpCall;
+use preflop_units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Number formats of a run, as users name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// fp32 everywhere, TF32 off.
+    Fp32,
+    /// fp32 tensors, TF32 products.
+    Tf32,
+    /// bf16 autocast over fp32 weights.
+    Amp,
+    /// Weights and activations in bf16.
+    Bf16,
+    /// Weights and activations in fp16.
+    Fp16,
+    /// bf16 tensors, fp8 products in linear layers.
+    Fp8,
+}
+
+impl Precision {
+    /// All, in the order of the command line's help.
+    pub const ALL: [Self; 6] = [Self::Fp32, Self::Tf32, Self::Amp, Self::Bf16, Self::Fp16, Self::Fp8];
+
+    /// The name used on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fp32 => "fp32",
+            Self::Tf32 => "tf32",
+            Self::Amp => "amp",
+            Self::Bf16 => "bf16",
+            Self::Fp16 => "fp16",
+            Self::Fp8 => "fp8",
+        }
+    }
+}
+
+/// Training or inference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Forward, loss, backward, optimizer step.
+    Train,
+    /// Forward without gradients.
+    Infer,
+}
+
+impl Mode {
+    /// The name used on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Infer => "infer",
+        }
+    }
+}
+
+/// The optimizer a user chose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OptimizerChoice {
+    /// SGD with momentum (foreach).
+    Sgd,
+    /// Adam, one tensor at a time: what `Adam(fused=False)` runs.
+    Adam,
+    /// Fused AdamW.
+    Adamw,
+    /// No step: gradients only.
+    None,
+}
+
+/// How to run a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LowerOptions {
+    /// Training or inference.
+    pub mode: Mode,
+    /// Number formats.
+    pub precision: Precision,
+    /// Optimizer; `None` takes the graph's own.
+    pub optimizer: Option<OptimizerChoice>,
+}
+
+/// Part of an iteration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Forward, loss included.
+    Forward,
+    /// Backward.
+    Backward,
+    /// Optimizer step.
+    Optimizer,
+}
+
+impl Phase {
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Optimizer => "optimizer",
+        }
+    }
+}
+
+/// One operator call of an iteration, where it comes from and how often it runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Layer path, such as `layer1.0.conv2`.
+    pub name: String,
+    /// Part of the iteration.
+    pub phase: Phase,
+    /// The call.
+    pub call: OpCall,
+    /// Times it runs with this very shape in this place.
+    pub count: u32,
+}
+
+/// What the host does in one iteration: the inputs of the host-time formula.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct HostWork {
+    /// Framework operators dispatched in forward and loss, views included.
+    pub forward_ops: u64,
+    /// Module calls in forward.
+    pub module_calls: u64,
+    /// Framework operators dispatched in backward.
+    pub backward_ops: u64,
+    /// Parameter tensors that the optimizer walks (0 in inference).
+    pub parameter_tensors: u64,
+}
+
+/// Peak device memory of an iteration, by part.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// Parameters and buffers.
+    pub weights: Bytes,
+    /// Gradients at the peak.
+    pub gradients: Bytes,
+    /// Optimizer states.
+    pub optimizer: Bytes,
+    /// Activations and temporaries at the peak.
+    pub activations: Bytes,
+    /// Library workspaces at the peak.
+    pub workspace: Bytes,
+    /// What `max_memory_allocated` would show: the peak of the sum, not the sum of the peaks.
+    pub peak: Bytes,
+}
+
+/// One iteration: every operator with its count, the host's work, the memory it needs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Iteration {
+    /// Operators in the order in which they run.
+    pub steps: Vec<Step>,
+    /// Host work.
+    pub host: HostWork,
+    /// Memory.
+    pub memory: MemoryUse,
+    /// Parameters of the model.
+    pub parameters: u64,
+    /// Samples of one iteration.
+    pub samples: u64,
+}
+
+/// An iteration that is fixed: its number formats, mode and batch are as recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fixed {
+    /// The operators, host work and memory.
+    pub iteration: Iteration,
+    /// As recorded.
+    pub mode: Mode,
+    /// As recorded.
+    pub precision: Precision,
+}

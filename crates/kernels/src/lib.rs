@@ -1,0 +1,201 @@
+//! From an operator to the kernels a library would launch: tiles, waves, split-K, algorithm.
+
+pub mod attention;
+pub mod conv;
+pub mod conv_features;
+pub mod conv_form;
+pub mod depthwise;
+pub mod gemm;
+pub mod linear;
+pub mod plain_conv;
+pub mod rnn;
+pub mod rows;
+pub mod stream;
+pub mod tile;
+pub mod traffic;
+
+use preflop_gpu::{Architecture, Gpu};
+use preflop_units::dtype::Dtype;
+use tile::Tiling;
+
+/// The few figures of a GPU that the closed forms use, for one number format. SI units.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Machine {
+    /// Streaming multiprocessors.
+    pub sm: f64,
+    /// Sustained FLOP/s of matrix products in this format.
+    pub peak: f64,
+    /// FLOP/s of products too short for the board's power limit to bind, if that is more.
+    pub burst: f64,
+    /// Sustained DRAM bytes per second.
+    pub dram: f64,
+    /// L2 bytes per second.
+    pub l2: f64,
+    /// L2 capacity in bytes.
+    pub l2_size: f64,
+    /// Bytes per second of operands that stayed in the L2 since the last call.
+    pub hot: f64,
+    /// Bytes up to which operands stay there.
+    pub hot_size: f64,
+    /// What competes for those bytes from one call to the next.
+    pub reuse: Reuse,
+    /// Seconds that one result of a tile takes an SM, per element of the sum that it costs ([`tile::Constants::drain`]).
+    pub drain: f64,
+    /// Latencies over those at the clock of the GPU whose kernels were measured first, an H200.
+    pub latency: f64,
+    /// Do arithmetic and traffic hinder each other where they take about as long?
+    pub soft: bool,
+}
+
+/// How calls of one shape follow each other in a measurement: over how many sets of operands, and how sharply the L2
+/// gives way once they exceed it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reuse {
+    /// Sets of operands in turn.
+    pub sets: f64,
+    /// Is the first operand the same in all sets?
+    pub input_once: bool,
+    /// Share of the bytes that stay at which the first operands are lost, and at which all are.
+    pub edge: [f64; 2],
+}
+
+impl Reuse {
+    /// The project's own way: up to eight sets. The ramp stands for the L2's imperfect replacement.
+    pub const OWN: Self = Self { sets: 8.0, input_once: false, edge: [0.8, 1.2] };
+    /// The way of a server's measurements: layers of one shape in turn, with one input. Weights that no longer fit are
+    /// lost all at once, as each is read again only after all others: published rows of an L40S (96 MiB) fall from 1.1 to 0.6 TB/s
+    /// between 16 and 17.5 MiB each, 0.83 and 0.91 of the L2 with five sets.
+    pub const SERVED: Self = Self { sets: 5.0, input_once: true, edge: [0.85, 0.95] };
+
+    /// Share of a call's bytes that come from DRAM: operands `first` and `second` and the result, in bytes.
+    pub fn miss(&self, [first, second, result]: [f64; 3], stay: f64) -> f64 {
+        let once = if self.input_once { 1.0 } else { self.sets };
+        let all = once * first + self.sets * second + result;
+        let [from, to] = self.edge;
+        ((all / stay - from) / (to - from)).clamp(0.0, 1.0)
+    }
+}
+
+/// Boost clock at which [`Machine::latency`] is 1.
+const LATENCY_CLOCK: f64 = 1.98e9;
+/// Share of the datasheet's DRAM bandwidth that good kernels hold.
+const DRAM_SHARE: f64 = 0.85;
+
+/// Calls up to the first run as fast as the clock allows, from the second on as the board's power limit allows: measured
+/// one by one, with pauses between them, short calls leave the average power below the limit. P4, T4 and A100 show it; the
+/// figures are those with which V100, A100 and T4 are best predicted from each other.
+const FREE: f64 = 0.1e-3;
+const LIMITED: f64 = 5e-3;
+
+/// What convolutions run faster than long products where the power limit binds. With it P4, T4 and V100 are best predicted from each other.
+const LIGHTER: f64 = 1.4;
+
+impl Machine {
+    /// The machine as products of this format see it.
+    pub fn of(gpu: &Gpu, dtype: Dtype) -> Self {
+        Self {
+            sm: f64::from(gpu.sm_count),
+            peak: gpu.sustained_peak(dtype).0,
+            burst: 0.0,
+            dram: gpu.dram_sustained.0,
+            l2: gpu.l2.0,
+            l2_size: gpu.l2_size.0,
+            hot: gpu.l2.0,
+            hot_size: gpu.l2_size.0,
+            reuse: Reuse::OWN,
+            drain: drain(gpu, dtype),
+            latency: LATENCY_CLOCK / gpu.boost_clock.0,
+            soft: false,
+        }
+    }
+
+    /// The machine as products of an inference server see it. A100 and Hopper have an L2 in two halves that both
+    /// keep what all SMs read, so half of it counts.
+    pub fn served(gpu: &Gpu, dtype: Dtype) -> Self {
+        let halves = gpu.architecture == Architecture::Hopper || gpu.compute_capability == "8.0";
+        let own = Self::of(gpu, dtype);
+        Self {
+            hot_size: own.l2_size * if halves { 0.5 } else { 1.0 },
+            reuse: Reuse::SERVED,
+            soft: true,
+            ..own
+        }
+    }
+
+    /// The machine as fp32 convolutions on plain pipes see it: by datasheet and power limit, since measured rates of
+    /// products do not carry over to them (a T4 runs convolutions faster), and with operands from DRAM.
+    pub fn convolution(gpu: &Gpu, dtype: Dtype) -> Self {
+        let own = Self::of(gpu, dtype);
+        let peak = (LIGHTER * gpu.plain_limit.0).min(gpu.plain_burst.0);
+        Self { peak, dram: DRAM_SHARE * gpu.dram.0, hot_size: 1.0, ..own }
+    }
+
+    /// The machine as published fp32 products on plain pipes see it.
+    pub fn plain(gpu: &Gpu, dtype: Dtype) -> Self {
+        Self { soft: true, burst: gpu.plain_burst.0, ..Self::of(gpu, dtype) }
+    }
+
+    /// What `form` says of a call, with the rate that the power limit allows for as long as the call takes.
+    pub fn by_length(&self, form: impl Fn(&Self) -> Tiling) -> Tiling {
+        let mut tiling = form(self);
+        if self.burst > self.peak {
+            // A shorter call has a higher rate, which makes it shorter: two rounds come within 1 %.
+            for _ in 0..2 {
+                let long = (tiling.time / FREE).ln() / (LIMITED / FREE).ln();
+                let peak = self.burst * (self.peak / self.burst).powf(long.clamp(0.0, 1.0));
+                tiling = form(&Self { peak, ..*self });
+            }
+        }
+        tiling
+    }
+}
+
+/// The generation whose kernels libraries run on a GPU: Blackwell for desks and workstations (compute capability 12)
+/// has the tensor instructions of Ada, not those of the B200.
+pub fn kernels_of(gpu: &Gpu) -> Architecture {
+    if gpu.compute_capability.starts_with("12.") { Architecture::Ada } else { gpu.architecture }
+}
+
+/// FLOP per clock of one SM of the H200 in sustained 16-bit products: 790 TFLOP/s of 132 SMs at 1.98 GHz.
+const REFERENCE_RATE: f64 = 3023.0;
+
+/// Seconds that one result takes an SM, per element of the sum. Kernels for Hopper and the B200 store one tile while
+/// they compute the next, so what is left follows the rate of their sums; before, an SM stores by the clock.
+fn drain(gpu: &Gpu, dtype: Dtype) -> f64 {
+    if matches!(kernels_of(gpu), Architecture::Hopper | Architecture::Blackwell) {
+        2.0 * f64::from(gpu.sm_count) / gpu.sustained_peak(dtype).0
+    } else {
+        2.0 / (REFERENCE_RATE * gpu.boost_clock.0)
+    }
+}
+
+/// Largest power of two that divides `x`, at most `cap`.
+pub fn alignment(x: u64, cap: u64) -> u64 {
+    if x == 0 { cap } else { (1 << x.trailing_zeros().min(62)).min(cap) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use preflop_gpu::catalog;
+    use preflop_ops::Gemm;
+    use tile::Constants;
+
+    /// FLOP/s of a square product.
+    fn rate(gpu: &str, edge: u64, limited: bool) -> f64 {
+        let gpu = catalog::find(gpu).unwrap();
+        let machine = Machine::plain(&gpu, Dtype::Fp32);
+        let machine = Machine { burst: if limited { machine.burst } else { 0.0 }, ..machine };
+        let g = Gemm::linear(edge, edge, edge, false);
+        let t = gemm::plain_form(&g, &Constants::START, &machine, gpu.architecture);
+        2.0 * (edge as f64).powi(3) / t.time
+    }
+
+    #[test]
+    fn short_products_run_above_the_power_limit() {
+        assert!(rate("t4", 768, true) > 1.2 * rate("t4", 768, false));
+        assert_eq!(rate("t4", 8192, true), rate("t4", 8192, false));
+        // A V100 has the watts.
+        assert_eq!(rate("v100-pcie-32gb", 768, true), rate("v100-pcie-32gb", 768, false));
+    }
+}

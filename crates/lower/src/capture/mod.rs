@@ -1,0 +1,87 @@
+//! Recorded iterations: what the Python package writes when it runs a training step without a GPU.
+//!
+//! A capture lists every ATen operator of one iteration in order, with the tensors it reads and writes, and every
+//! storage with its lifetime. `document` is the file, `operators` turns ATen operators into ours, `memory` replays
+//! the storages. Nothing is derived from the model's source: backward, casts and the optimizer stand in the list.
+
+mod document;
+mod memory;
+mod operators;
+mod view;
+
+pub use document::{Capture, CaptureError};
+
+use preflop_graph::{Fixed, Graph, HostWork, Iteration, Mode, OptimizerChoice, Phase, Precision};
+use preflop_units::dtype::Dtype;
+use std::sync::Arc;
+
+impl Capture {
+    /// The iteration as our operators.
+    pub fn fixed(&self) -> Fixed {
+        let dispatched = |phase| {
+            let ops = self.ops.iter().filter(|op| op.phase == phase);
+            ops.map(|op| operators::dispatched(self, op)).sum::<u64>()
+        };
+        let training = self.mode == Mode::Train;
+        let host = HostWork {
+            forward_ops: dispatched(Phase::Forward),
+            module_calls: self.module_calls,
+            backward_ops: dispatched(Phase::Backward),
+            parameter_tensors: if training { self.parameter_tensors } else { 0 },
+        };
+        let steps = operators::steps(self);
+        let iteration = Iteration {
+            memory: memory::peak(self),
+            steps,
+            host,
+            parameters: self.parameters,
+            samples: self.samples,
+        };
+        Fixed { iteration, mode: self.mode, precision: self.precision() }
+    }
+
+    /// A graph that stands for this iteration wherever models are asked for.
+    pub fn into_graph(self) -> Graph {
+        Graph {
+            name: self.name.clone(),
+            samples: self.samples,
+            seq: self.seq,
+            tensors: Vec::new(),
+            parameters: Vec::new(),
+            channels_last: false,
+            buffer_elements: 0,
+            nodes: Vec::new(),
+            kept: Vec::new(),
+            held: Vec::new(),
+            loss: None,
+            optimizer: OptimizerChoice::None,
+            fixed: Some(Arc::new(self.fixed())),
+        }
+    }
+
+    /// The number formats as users name them.
+    fn precision(&self) -> Precision {
+        if self.autocast.is_some() {
+            return Precision::Amp;
+        }
+        // What the products run in decides; a model without any is named after its first floating tensor.
+        let products = operators::steps(self).into_iter().filter(|s| {
+            use preflop_ops::Op;
+            matches!(s.call.op, Op::Gemm(_) | Op::Conv(_) | Op::Attention(_) | Op::Rnn(_))
+        });
+        let mut flops = [(Precision::Bf16, 0.0), (Precision::Fp16, 0.0), (Precision::Tf32, 0.0)];
+        let mut all = 0.0;
+        for step in products {
+            let work = step.call.flops().0 * f64::from(step.count);
+            all += work;
+            let at = match step.call.dtype {
+                Dtype::Bf16 => 0,
+                Dtype::Fp16 => 1,
+                Dtype::Tf32 => 2,
+                _ => continue,
+            };
+            flops[at].1 += work;
+        }
+        flops.into_iter().find(|(_, work)| *work > all / 2.0).map_or(Precision::Fp32, |(name, _)| name)
+    }
+}

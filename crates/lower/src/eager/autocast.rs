@@ -1,0 +1,89 @@
+//! Which number format each operator runs in, and the casts that autocast inserts.
+//!
+//! Under autocast, products run in bf16 (inputs and parameters are cast, parameters once per iteration), and
+//! `layer_norm`, `softmax`, `pow`, `rsqrt`, `exp` and the losses in fp32; all else takes what comes and promotes.
+
+use super::backward::Backward;
+use super::{Lowering, Value};
+use preflop_graph::Precision;
+use preflop_ops::ElementwiseKind;
+use preflop_units::dtype::Dtype;
+
+/// The number formats of a run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Policy {
+    /// Of parameters and of activations that no rule changes.
+    pub tensor: Dtype,
+    /// Products of fp32 tensors are done in this.
+    pub fp32_math: Dtype,
+    /// The lower format of autocast, if it is on.
+    pub autocast: Option<Dtype>,
+    /// Do linear layers multiply in fp8?
+    pub fp8_linear: bool,
+}
+
+impl Policy {
+    pub fn of(precision: Precision) -> Self {
+        let plain = |tensor| Self { tensor, fp32_math: Dtype::Fp32, autocast: None, fp8_linear: false };
+        match precision {
+            Precision::Fp32 => plain(Dtype::Fp32),
+            Precision::Tf32 => Self { fp32_math: Dtype::Tf32, ..plain(Dtype::Fp32) },
+            Precision::Amp => Self { autocast: Some(Dtype::Bf16), ..plain(Dtype::Fp32) },
+            Precision::Bf16 => plain(Dtype::Bf16),
+            Precision::Fp16 => plain(Dtype::Fp16),
+            Precision::Fp8 => Self { fp8_linear: true, ..plain(Dtype::Bf16) },
+        }
+    }
+
+    /// The format in which tensors of `dtype` are multiplied.
+    pub fn math(self, dtype: Dtype) -> Dtype {
+        if dtype == Dtype::Fp32 { self.fp32_math } else { dtype }
+    }
+
+    /// The format in which a linear layer multiplies tensors of `dtype`.
+    pub fn linear_math(self, dtype: Dtype) -> Dtype {
+        if self.fp8_linear { Dtype::Fp8 } else { self.math(dtype) }
+    }
+}
+
+impl Lowering<'_> {
+    /// `x.to(dtype)`: a copy unless it already is.
+    pub(super) fn cast(&mut self, x: Value, dtype: Dtype) -> Value {
+        if x.dtype == dtype || x.dtype == Dtype::Int64 {
+            return x;
+        }
+        self.ops(1);
+        let strides = x.shape.dense_like(&x.strides);
+        let out = self.alloc_strided(x.shape, strides, dtype);
+        self.elementwise(ElementwiseKind::Cast, x.numel(), x.dtype);
+        self.record1(Backward::Cast, &[x], &[], out)
+    }
+
+    /// What a product takes: the lower format under autocast.
+    pub(super) fn lowered(&mut self, x: Value) -> Value {
+        match self.policy.autocast {
+            Some(lower) if x.dtype == Dtype::Fp32 => self.cast(x, lower),
+            _ => x,
+        }
+    }
+
+    /// What numerically delicate operators take: fp32 under autocast.
+    pub(super) fn in_full(&mut self, x: Value) -> Value {
+        if self.policy.autocast.is_some() && x.dtype.is_half() { self.cast(x, Dtype::Fp32) } else { x }
+    }
+
+    /// A parameter as a product takes it: cast once per iteration under autocast and then cached.
+    pub(super) fn lower_parameter(&mut self, p: u32) -> Value {
+        if self.policy.autocast.is_none() {
+            return self.parameter(p);
+        }
+        if let Some(v) = self.cast_cache[p as usize] {
+            return v;
+        }
+        let full = self.parameter(p);
+        let v = self.lowered(full);
+        self.memory.retain(v.storage);
+        self.cast_cache[p as usize] = Some(v);
+        v
+    }
+}

@@ -1,0 +1,332 @@
+//! From a graph to the operators, the host work and the memory of one eager PyTorch iteration.
+//!
+//! The graph is run as PyTorch would run it, with shapes, strides, number formats and storages but without
+//! data: every ATen operator that launches a kernel becomes a [`Step`], every dispatched operator (views
+//! included) counts as host work, autograd records what backward will do, and each storage lives exactly
+//! as long as something refers to it. `forward` holds the calls a user writes, `aten` the operators they
+//! consist of, `backward` their gradients, `autocast` the number formats.
+
+mod aten;
+mod attention;
+mod autocast;
+mod backward;
+mod forward;
+mod memory;
+mod norm;
+mod optimizer;
+
+pub(crate) use attention::rnn_workspace;
+use autocast::Policy;
+use backward::{Backward, GradNode};
+pub(crate) use memory::{Class, Memory};
+pub(crate) use norm::layout_workspace;
+use preflop_graph::graph::{Content, Graph, GraphOp};
+use preflop_graph::{Dims, HostWork, Iteration, LowerOptions, Mode, ModelError, Phase, Step};
+use preflop_ops::{Elementwise, ElementwiseKind, Op, OpCall, Pass};
+use preflop_units::dtype::Dtype;
+
+/// Where the gradient of a value goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    /// No gradient is needed.
+    None,
+    /// To output `output` of a recorded operator.
+    Node { node: u32, output: u16 },
+    /// To a parameter.
+    Parameter(u32),
+}
+
+/// A tensor at run time: a view of a storage.
+#[derive(Debug, Clone, Copy)]
+struct Value {
+    storage: u32,
+    shape: Dims,
+    strides: Dims,
+    dtype: Dtype,
+    edge: Edge,
+}
+
+impl Value {
+    fn numel(&self) -> u64 {
+        self.shape.numel()
+    }
+
+    fn is_contiguous(&self) -> bool {
+        self.shape.is_contiguous(&self.strides)
+    }
+
+    /// Feature maps `[n, c, h, w]` that lie channels-last and not also row-major.
+    fn is_channels_last(&self) -> bool {
+        self.shape.len() == 4 && !self.is_contiguous() && {
+            let order = [0, 2, 3, 1];
+            self.shape.permuted(&order).is_contiguous(&self.strides.permuted(&order))
+        }
+    }
+
+    /// Do the elements of both lie in the same order, without gaps?
+    fn lies_like(&self, other: &Self) -> bool {
+        let order = |i: usize| self.shape[i] == 1 || self.strides[i] == other.strides[i];
+        self.shape == other.shape && self.is_dense() && (0..self.shape.len()).all(order)
+    }
+
+    /// Dense and without overlap, whatever the order of dimensions.
+    fn is_dense(&self) -> bool {
+        self.shape.dense_like(&self.strides) == self.strides || self.is_contiguous()
+    }
+}
+
+/// The state of a run.
+struct Lowering<'g> {
+    graph: &'g Graph,
+    policy: Policy,
+    training: bool,
+    phase: Phase,
+    /// Index of the graph node whose operators are being emitted.
+    current: u32,
+    steps: Vec<Step>,
+    host: HostWork,
+    memory: Memory,
+    values: Vec<Option<Value>>,
+    parameters: Vec<Value>,
+    cast_cache: Vec<Option<Value>>,
+    parameter_grads: Vec<Option<Value>>,
+    temporaries: Vec<u32>,
+    tape: Vec<GradNode>,
+}
+
+/// The operators, host work and memory of one iteration of `graph`.
+pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelError> {
+    if let Some(fixed) = &graph.fixed {
+        return Ok(fixed.iteration.clone());
+    }
+    let training = options.mode == Mode::Train;
+    if training && graph.loss.is_none() {
+        return Err(ModelError::NoLoss { model: graph.name.clone() });
+    }
+    preflop_graph::check(graph)?;
+    let optimizer = options.optimizer.unwrap_or(graph.optimizer);
+    let mut run = Lowering::new(graph, Policy::of(options.precision), training);
+    if training {
+        let trained = run.trained_parameters(options.mode);
+        run.alloc_optimizer_state(optimizer, &trained);
+    }
+    run.forward(options.mode)?;
+    if training {
+        run.backward();
+        run.optimizer_step(optimizer);
+    }
+    let mut host = run.host;
+    host.parameter_tensors = if training { graph.parameters.len() as u64 } else { 0 };
+    Ok(Iteration {
+        memory: run.memory.finish(training),
+        steps: run.steps,
+        host,
+        parameters: graph.parameter_count(),
+        samples: graph.samples,
+    })
+}
+
+impl<'g> Lowering<'g> {
+    fn new(graph: &'g Graph, policy: Policy, training: bool) -> Self {
+        let mut memory = Memory::default();
+        let parameters = graph
+            .parameters
+            .iter()
+            .enumerate()
+            .map(|(i, p)| Value {
+                storage: memory.alloc(p.shape.numel(), policy.tensor, Class::Weights),
+                shape: p.shape,
+                strides: p.shape.contiguous_strides(),
+                dtype: policy.tensor,
+                edge: if training { Edge::Parameter(i as u32) } else { Edge::None },
+            })
+            .collect();
+        memory.alloc(graph.buffer_elements, Dtype::Fp32, Class::Weights);
+        Self {
+            graph,
+            policy,
+            training,
+            phase: Phase::Forward,
+            current: 0,
+            steps: Vec::with_capacity(graph.nodes.len() * 4),
+            host: HostWork::default(),
+            memory,
+            values: vec![None; graph.tensors.len()],
+            parameters,
+            cast_cache: vec![None; graph.parameters.len()],
+            parameter_grads: vec![None; graph.parameters.len()],
+            temporaries: Vec::new(),
+            tape: Vec::new(),
+        }
+    }
+
+    /// Does a gradient reach the parameter? Those of unused heads get none, and no optimizer state.
+    fn trained_parameters(&self, mode: Mode) -> Vec<bool> {
+        let mut reached = vec![false; self.graph.tensors.len()];
+        let mut trained = vec![false; self.graph.parameters.len()];
+        if let Some(loss) = self.graph.loss {
+            reached[loss as usize] = true;
+        }
+        let autocast = self.policy.autocast.is_some();
+        for node in self.graph.nodes.iter().rev().filter(|n| n.when.holds(mode, autocast)) {
+            if node.outputs.iter().any(|&t| reached[t as usize]) {
+                node.inputs.iter().for_each(|&t| reached[t as usize] = true);
+                node.parameters.iter().for_each(|&p| trained[p as usize] = true);
+            }
+        }
+        trained
+    }
+
+    /// Runs the nodes in order and frees every tensor after its last use.
+    fn forward(&mut self, mode: Mode) -> Result<(), ModelError> {
+        let graph = self.graph;
+        let autocast = self.policy.autocast.is_some();
+        let active: Vec<bool> = graph.nodes.iter().map(|n| n.when.holds(mode, autocast)).collect();
+        let mut last_use = vec![0_u32; graph.tensors.len()];
+        for (i, node) in graph.nodes.iter().enumerate().filter(|(i, _)| active[*i]) {
+            for &t in node.outputs.iter().chain(&node.inputs) {
+                last_use[t as usize] = i as u32;
+            }
+        }
+        for &(t, node) in &graph.held {
+            last_use[t as usize] = last_use[t as usize].max(node);
+        }
+        let end = graph.nodes.len() as u32;
+        for &t in &graph.kept {
+            last_use[t as usize] = end;
+        }
+        let mut dying: Vec<(u32, u32)> = last_use.iter().enumerate().map(|(t, &n)| (n, t as u32)).collect();
+        dying.sort_unstable();
+        let mut dying = dying.into_iter().peekable();
+        // Inputs exist before the first operator and outlive the iteration.
+        for node in
+            graph.nodes.iter().zip(&active).filter(|(n, a)| **a && n.op == GraphOp::Input).map(|x| x.0)
+        {
+            for &t in &node.outputs {
+                let info = &graph.tensors[t as usize];
+                let dtype = if info.content == Content::Int { Dtype::Int64 } else { self.policy.tensor };
+                let v = self.alloc(info.shape, dtype);
+                self.memory.retain(v.storage);
+                self.values[t as usize] = Some(v);
+            }
+        }
+        self.temporaries.clear();
+        for (i, node) in graph.nodes.iter().enumerate() {
+            if active[i] {
+                self.current = i as u32;
+                self.host.module_calls += u64::from(node.modules);
+                self.node(node)?;
+                for &t in &node.outputs {
+                    if let Some(v) = self.values[t as usize].filter(|_| node.op != GraphOp::Input) {
+                        self.memory.retain(v.storage);
+                    }
+                }
+                self.free_temporaries();
+            }
+            while let Some((_, t)) = dying.next_if(|(n, _)| *n <= i as u32) {
+                self.forget(t);
+            }
+        }
+        let loss = graph.loss.and_then(|t| self.values[t as usize]);
+        for p in 0..self.cast_cache.len() {
+            if let Some(v) = self.cast_cache[p].take() {
+                self.memory.release(v.storage);
+            }
+        }
+        for (_, t) in dying {
+            if graph.loss != Some(t) {
+                self.forget(t);
+            }
+        }
+        if let (true, Some(loss)) = (self.training, loss) {
+            self.start_backward(loss);
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, tensor: u32) {
+        if self.graph.loss == Some(tensor) {
+            return;
+        }
+        if let Some(v) = self.values[tensor as usize].take() {
+            self.memory.release(v.storage);
+        }
+    }
+
+    /// Adds `n` dispatched operators to the host's work.
+    fn ops(&mut self, n: u64) {
+        match self.phase {
+            Phase::Forward => self.host.forward_ops += n,
+            Phase::Backward => self.host.backward_ops += n,
+            Phase::Optimizer => {}
+        }
+    }
+
+    fn push_named_step(&mut self, name: &str, call: OpCall, count: u32) {
+        self.steps.push(Step { name: name.to_owned(), phase: self.phase, call, count });
+    }
+
+    /// Emits an operator of the current layer.
+    fn emit(&mut self, op: Op, pass: Pass, dtype: Dtype) {
+        let name = self.graph.nodes[self.current as usize].name.clone();
+        self.steps.push(Step { name, phase: self.phase, call: OpCall::new(op, pass, dtype), count: 1 });
+    }
+
+    /// Emits an elementwise kernel.
+    fn elementwise(&mut self, kind: ElementwiseKind, n: u64, dtype: Dtype) {
+        self.emit(Op::Elementwise(Elementwise { kind, n }), Pass::Fwd, dtype);
+    }
+
+    fn alloc_elements(&mut self, elements: u64, dtype: Dtype) -> u32 {
+        let storage = self.memory.alloc(elements, dtype, Class::Activations);
+        self.temporaries.push(storage);
+        storage
+    }
+
+    /// A fresh row-major tensor; freed at the end of the present operator unless something keeps it.
+    fn alloc(&mut self, shape: Dims, dtype: Dtype) -> Value {
+        self.alloc_strided(shape, shape.contiguous_strides(), dtype)
+    }
+
+    fn alloc_strided(&mut self, shape: Dims, strides: Dims, dtype: Dtype) -> Value {
+        let storage = self.alloc_elements(shape.numel(), dtype);
+        Value { storage, shape, strides, dtype, edge: Edge::None }
+    }
+
+    fn free_temporaries(&mut self) {
+        while let Some(s) = self.temporaries.pop() {
+            self.memory.release(s);
+        }
+    }
+
+    fn parameter(&self, p: u32) -> Value {
+        self.parameters[p as usize]
+    }
+
+    /// Records what backward has to do for `out`, which was computed from `inputs`; `saved` storages live until then.
+    fn record1(&mut self, kind: Backward, inputs: &[Value], saved: &[u32], out: Value) -> Value {
+        match self.record(kind, inputs, saved, &[out]) {
+            Some(node) => Value { edge: Edge::Node { node, output: 0 }, ..out },
+            None => Value { edge: Edge::None, ..out },
+        }
+    }
+
+    fn record(&mut self, kind: Backward, inputs: &[Value], saved: &[u32], outs: &[Value]) -> Option<u32> {
+        if self.phase != Phase::Forward || !inputs.iter().any(|v| v.edge != Edge::None) {
+            return None;
+        }
+        for &s in saved {
+            self.memory.retain(s);
+        }
+        self.tape.push(GradNode {
+            kind,
+            layer: self.current,
+            edges: inputs.iter().map(|v| v.edge).collect(),
+            metas: inputs.iter().map(|v| (v.shape, v.dtype)).collect(),
+            saved: saved.to_vec(),
+            grads: outs.iter().map(|_| None).collect(),
+            outputs: outs.iter().map(|v| (v.shape, v.dtype)).collect(),
+        });
+        Some(self.tape.len() as u32 - 1)
+    }
+}

@@ -1,0 +1,246 @@
+//! Convolution, norms and pooling: operators over feature maps and rows.
+
+use super::backward::Backward;
+use super::{Edge, Lowering, Value};
+use preflop_graph::Dims;
+use preflop_graph::graph::{ConvGeometry, Window};
+use preflop_ops::{Conv, ElementwiseKind as E, Op, Pass, Rowwise, RowwiseKind, Spatial, SpatialKind};
+use preflop_units::dtype::Dtype;
+
+/// Strides of maps `[n, c, h, w]` with the channels innermost.
+fn channels_last_strides(shape: Dims) -> Dims {
+    shape.permuted(&[0, 2, 3, 1]).contiguous_strides().permuted(&[0, 3, 1, 2])
+}
+
+/// cuDNN runs tensor-core convolutions in NHWC. For NCHW tensors it holds copies of input, output and filter in
+/// that layout while the call runs, channels padded to 16 bytes. It needs none for grouped convolutions, nor for
+/// 1x1 filters in TF32 or forward, where the products can read NCHW as it is. (Rule read off the peaks of H200 runs.)
+pub(crate) fn layout_workspace(c: &Conv, pass: Pass, math: Dtype) -> f64 {
+    let reads_nchw = c.r == 1 && c.s == 1 && (pass == Pass::Fwd || !math.is_half());
+    if c.groups > 1 || c.channels_last || !math.on_tensor_cores() || reads_nchw {
+        return 0.0;
+    }
+    let e = math.size();
+    let lanes = 16.0 / e;
+    let padded = |channels: u64| (channels as f64 / lanes).ceil() * lanes;
+    let (ci, co, b) = (padded(c.ci), padded(c.co), c.batch as f64);
+    let x = b * ci * c.h as f64 * c.w as f64;
+    let y = b * co * c.oh() as f64 * c.ow() as f64;
+    let w = ci * co * c.r as f64 * c.s as f64;
+    (x + y + w) * e
+}
+
+impl Lowering<'_> {
+    /// `convolution`: the product, and the bias as an `add_` of its own.
+    pub(super) fn conv(
+        &mut self,
+        x: Value,
+        weight: Value,
+        bias: Option<Value>,
+        g: &ConvGeometry,
+        shape: Dims,
+    ) -> Value {
+        // Maps that come channels-last stay so, and the filter is copied into that layout.
+        let nhwc = x.is_channels_last();
+        let x = if nhwc { x } else { self.contiguous(x) };
+        self.ops(1);
+        let channels_last = nhwc || self.graph.channels_last;
+        let op = Conv { channels_last, ..g.of(x.shape, weight.shape, shape[1]) };
+        let math = self.policy.math(x.dtype);
+        let out = if nhwc {
+            self.copy_filter(weight);
+            self.alloc_strided(shape, channels_last_strides(shape), x.dtype)
+        } else {
+            self.alloc(shape, x.dtype)
+        };
+        self.memory.workspace(layout_workspace(&op, Pass::Fwd, math));
+        self.emit(Op::Conv(op), Pass::Fwd, math);
+        if bias.is_some() {
+            let kind = if channels_last { E::AddBias } else { E::AddChannel };
+            self.elementwise(kind, out.numel(), out.dtype);
+        }
+        let inputs: Vec<Value> = [x, weight].into_iter().chain(bias).collect();
+        self.record1(Backward::Conv { op, nhwc }, &inputs, &[x.storage, weight.storage], out)
+    }
+
+    /// A filter brought to channels-last, or its gradient back: a copy, unless one layout is both (one channel or one place).
+    fn copy_filter(&mut self, weight: Value) {
+        let places: u64 = weight.shape[2..].iter().product();
+        if weight.shape[1] > 1 && places > 1 {
+            let copy = Value { strides: channels_last_strides(weight.shape), ..weight };
+            self.alloc(weight.shape, weight.dtype);
+            self.copy_kernel(copy);
+        }
+    }
+
+    /// A gradient brought to the layout of the forward.
+    fn channels_last_copy(&mut self, x: Value) -> Value {
+        if x.is_channels_last() {
+            return x;
+        }
+        let out = self.alloc_strided(x.shape, channels_last_strides(x.shape), x.dtype);
+        self.copy_kernel(out);
+        out
+    }
+
+    /// Both gradients of a convolution in one call, and the bias gradient.
+    pub(super) fn conv_backward(
+        &mut self,
+        op: &Conv,
+        nhwc: bool,
+        grad: Value,
+        needed: &[Edge],
+        metas: &[(Dims, Dtype)],
+    ) -> Vec<Option<Value>> {
+        let grad = if nhwc { self.channels_last_copy(grad) } else { self.contiguous(grad) };
+        self.ops(1);
+        let math = self.policy.math(grad.dtype);
+        let mut out = Vec::with_capacity(needed.len());
+        for (i, pass) in [(0, Pass::Dgrad), (1, Pass::Wgrad)] {
+            out.push((needed[i] != Edge::None).then(|| {
+                let (shape, data) = (metas[i].0, pass == Pass::Dgrad);
+                let v = if nhwc && data {
+                    self.alloc_strided(shape, channels_last_strides(shape), grad.dtype)
+                } else {
+                    self.alloc(shape, grad.dtype)
+                };
+                self.memory.workspace(layout_workspace(op, pass, math));
+                self.emit(Op::Conv(*op), pass, math);
+                if nhwc {
+                    // The filter for the data gradient; the filter's gradient back to the parameter's layout.
+                    let (shape, dtype) = metas[1];
+                    self.copy_filter(Value { shape, dtype, ..v });
+                }
+                v
+            }));
+        }
+        if needed.len() > 2 {
+            let cols = op.co;
+            let rows = grad.numel() / cols.max(1);
+            let kind = if op.channels_last { RowwiseKind::SumCols } else { RowwiseKind::SumChannels };
+            out.push(Some(self.sum_as(kind, rows, cols, metas[2].0, grad.dtype)));
+        }
+        out
+    }
+
+    /// Batch norm: by cuDNN, or by PyTorch's own kernels for bf16 in NCHW; with stored statistics in inference.
+    pub(super) fn batch_norm(&mut self, x: Value, weight: Value, bias: Value) -> Value {
+        let x = self.contiguous(x);
+        let shape = x.shape;
+        let maps: u64 = shape.get(2..).map_or(1, |s| s.iter().product());
+        let (h, w) = if shape.len() == 4 { (shape[2], shape[3]) } else { (maps, 1) };
+        let kind = match (self.training, x.dtype) {
+            (false, _) => SpatialKind::BatchNormEval,
+            (true, Dtype::Bf16) if !self.graph.channels_last => SpatialKind::BatchNormNative,
+            (true, _) => SpatialKind::BatchNorm,
+        };
+        if self.training {
+            // num_batches_tracked += 1
+            self.ops(1);
+            self.elementwise(E::AddScalar, 1, Dtype::Int64);
+        }
+        self.ops(1);
+        let out = self.alloc(shape, x.dtype);
+        let op = Spatial::norm(kind, shape[0], shape[1], h, w, self.graph.channels_last);
+        self.emit(Op::Spatial(op), Pass::Fwd, x.dtype);
+        if !self.training {
+            return out;
+        }
+        let mean = self.alloc_elements(shape[1], Dtype::Fp32);
+        let deviation = self.alloc_elements(shape[1], Dtype::Fp32);
+        let saved = [x.storage, weight.storage, mean, deviation];
+        self.record1(Backward::Spatial(op), &[x, weight, bias], &saved, out)
+    }
+
+    /// Group norm; autocast computes it in fp32.
+    pub(super) fn group_norm(&mut self, x: Value, weight: Value, bias: Value, groups: u64) -> Value {
+        let x = self.in_full(x);
+        let x = self.contiguous(x);
+        let shape = x.shape;
+        let maps: u64 = shape.get(2..).map_or(1, |s| s.iter().product());
+        let (h, w) = if shape.len() == 4 { (shape[2], shape[3]) } else { (maps, 1) };
+        self.ops(1);
+        let out = self.alloc(shape, x.dtype);
+        let last = self.graph.channels_last;
+        let op = Spatial { groups, ..Spatial::norm(SpatialKind::GroupNorm, shape[0], shape[1], h, w, last) };
+        self.emit(Op::Spatial(op), Pass::Fwd, x.dtype);
+        let mean = self.alloc_elements(shape[0].saturating_mul(groups), x.dtype);
+        let deviation = self.alloc_elements(shape[0].saturating_mul(groups), x.dtype);
+        self.record1(Backward::Spatial(op), &[x, weight, bias], &[x.storage, mean, deviation], out)
+    }
+
+    /// Layer norm or RMS norm along rows; autocast computes them in fp32.
+    pub(super) fn row_norm(&mut self, x: Value, affine: &[Value], cols: u64, kind: RowwiseKind) -> Value {
+        let x = self.in_full(x);
+        let x = self.contiguous(x);
+        self.ops(1);
+        let rows = x.numel() / cols.max(1);
+        let out = self.alloc(x.shape, x.dtype);
+        self.emit(Op::Rowwise(Rowwise { kind, rows, cols }), Pass::Fwd, x.dtype);
+        let mut saved = vec![x.storage, self.alloc_elements(rows, Dtype::Fp32)];
+        if kind == RowwiseKind::LayerNorm {
+            saved.push(self.alloc_elements(rows, Dtype::Fp32));
+        }
+        let inputs: Vec<Value> = std::iter::once(x).chain(affine.iter().copied()).collect();
+        self.record1(Backward::RowNorm { kind, rows, cols }, &inputs, &saved, out)
+    }
+
+    /// Max or average pooling.
+    pub(super) fn pool(&mut self, x: Value, kind: SpatialKind, window: &Window, shape: Dims) -> Value {
+        let x = self.contiguous(x);
+        self.ops(1);
+        let out = self.alloc(shape, x.dtype);
+        let op = Spatial {
+            window: window.size,
+            stride: window.stride,
+            pad: window.pad,
+            ..Spatial::norm(kind, x.shape[0], x.shape[1], x.shape[2], x.shape[3], self.graph.channels_last)
+        };
+        self.emit(Op::Spatial(op), Pass::Fwd, x.dtype);
+        let mut saved = vec![x.storage];
+        if kind == SpatialKind::MaxPool {
+            saved.push(self.alloc_elements(out.numel(), Dtype::Int64));
+        }
+        self.record1(Backward::Spatial(op), &[x], &saved, out)
+    }
+
+    /// Mean over dimensions; a mean over whole maps is global average pooling.
+    pub(super) fn mean(&mut self, x: Value, dims: &[usize], shape: Dims) -> Value {
+        self.ops(1);
+        let out = self.alloc(shape, x.dtype);
+        self.reduce_kernel(x, dims, out.numel());
+        self.record1(Backward::Mean, &[x], &[], out)
+    }
+
+    /// Sum over dimensions; autocast computes it in fp32.
+    pub(super) fn sum(&mut self, x: Value, dims: &[usize], shape: Dims) -> Value {
+        let x = self.in_full(x);
+        self.ops(1);
+        let out = self.alloc(shape, x.dtype);
+        self.reduce_kernel(x, dims, out.numel());
+        self.record1(Backward::Expanded, &[x], &[], out)
+    }
+
+    fn reduce_kernel(&mut self, x: Value, dims: &[usize], outputs: u64) {
+        let per_output = x.numel() / outputs.max(1);
+        if x.shape.len() == 4 && dims == [2, 3] {
+            let op = Spatial::norm(
+                SpatialKind::GlobalAvgPool,
+                x.shape[0],
+                x.shape[1],
+                x.shape[2],
+                x.shape[3],
+                self.graph.channels_last,
+            );
+            self.emit(Op::Spatial(op), Pass::Fwd, x.dtype);
+            return;
+        }
+        let inner = dims.contains(&(x.shape.len().saturating_sub(1)));
+        let op = if inner {
+            Rowwise { kind: RowwiseKind::Sum, rows: outputs, cols: per_output }
+        } else {
+            Rowwise { kind: RowwiseKind::SumCols, rows: per_output, cols: outputs }
+        };
+        self.emit(Op::Rowwise(op), Pass::Fwd, x.dtype);
+    }
+}

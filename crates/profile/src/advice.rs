@@ -1,0 +1,140 @@
+//! What would help most, with what it would save.
+
+use super::explain::{Explanation, family_of};
+use super::{Analysis, KernelFamily};
+use preflop_gpu::Gpu;
+use preflop_ops::OptimizerKind;
+use preflop_time::TimeModel;
+use preflop_units::dtype::Dtype;
+use serde::Serialize;
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Advice {
+    /// What is seen and what to do.
+    pub text: String,
+    /// Milliseconds of one iteration that it would save at most.
+    pub saves_ms: f64,
+    /// Of the iteration.
+    pub share: f64,
+}
+
+/// Savings below this share of the iteration are not worth a line.
+const WORTH: f64 = 0.02;
+
+/// All that is worth saying, the largest saving first.
+pub fn advise(analysis: &Analysis, model: &TimeModel, gpu: Option<&Gpu>, seen: &Explanation) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    let mut add = |saves_ms: f64, text: String| {
+        let share = if seen.iteration_ms > 0.0 { saves_ms / seen.iteration_ms } else { 0.0 };
+        if share >= WORTH {
+            advice.push(Advice { text, saves_ms, share });
+        }
+    };
+    let percent = |ms: f64| if seen.iteration_ms > 0.0 { 100.0 * ms / seen.iteration_ms } else { 0.0 };
+    let launch_bound = seen.idle.host_bound_ms + seen.idle.launch_gaps_ms;
+    add(
+        launch_bound,
+        format!(
+            "{:.0} % of the time is launch-bound: CUDA graphs, torch.compile or a larger batch",
+            percent(launch_bound)
+        ),
+    );
+    add(
+        seen.idle.sync_ms,
+        format!(
+            "the GPU idles for {:.0} % of the time around waits: fewer .item(), .cpu() and synchronize()",
+            percent(seen.idle.sync_ms)
+        ),
+    );
+    let communication =
+        seen.timeline.exposed_communication_ms / analysis.iterations() + seen.idle.communication_ms;
+    add(
+        communication,
+        "communication is exposed: larger buckets, overlap with backward, or a faster link".to_string(),
+    );
+    let copies = seen.timeline.exposed_memcpy_ms / analysis.iterations();
+    add(copies, "copies run alone: pin the host memory and copy ahead on another stream".to_string());
+    let layout = family_ms(analysis, KernelFamily::Layout);
+    add(layout, "kernels convert between NCHW and NHWC: keep tensors in channels_last".to_string());
+    if let Some((saves, format)) = gpu.and_then(|gpu| tensor_core_saving(analysis, model, gpu)) {
+        add(saves, format!("fp32 products run outside the tensor cores: allow {format}"));
+    }
+    let pointwise = family_ms(analysis, KernelFamily::Elementwise) + family_ms(analysis, KernelFamily::Copy);
+    // A chain of two elementwise kernels fused into one saves the write and the read between them: half.
+    add(
+        pointwise / 2.0,
+        "elementwise kernels and casts move tensors again and again: fuse them (torch.compile), which saves up to half"
+            .to_string(),
+    );
+    if let Some(saves) = optimizer_saving(analysis) {
+        add(
+            saves,
+            "the optimizer runs tensor by tensor: fused=True moves 28 instead of 72 bytes a parameter".into(),
+        );
+    }
+    advice.sort_by(|a, b| b.saves_ms.total_cmp(&a.saves_ms));
+    advice
+}
+
+fn family_ms(analysis: &Analysis, family: KernelFamily) -> f64 {
+    let mut sum = 0.0;
+    for (g, group) in analysis.groups.iter().enumerate() {
+        for &i in &group.events {
+            if family_of(analysis, i, g) == family {
+                sum += analysis.event(i).dur_ns as f64 / 1e6;
+            }
+        }
+    }
+    sum / analysis.iterations()
+}
+
+/// What fp32 products would save on tensor cores, by the ratio of our predictions.
+fn tensor_core_saving(analysis: &Analysis, model: &TimeModel, gpu: &Gpu) -> Option<(f64, &'static str)> {
+    let (dtype, name) = if gpu.has_tensor(Dtype::Tf32) {
+        (Dtype::Tf32, "TF32 (torch.set_float32_matmul_precision('high')) or autocast")
+    } else if gpu.has_tensor(Dtype::Fp16) {
+        (Dtype::Fp16, "fp16 autocast")
+    } else {
+        return None;
+    };
+    let mut saves = 0.0;
+    for group in &analysis.groups {
+        if group.tensor_core || group.dtype != Some(Dtype::Fp32) || !group.family.kernels_vary() {
+            continue;
+        }
+        let Some(work) = analysis.work(group).filter(|w| !w.calls.is_empty()) else { continue };
+        let (mut now, mut then) = (0.0, 0.0);
+        for call in &work.calls {
+            now += model.predict(call, gpu).time.0;
+            let mut faster = call.clone();
+            faster.dtype = dtype;
+            then += model.predict(&faster, gpu).time.0;
+        }
+        if now > 0.0 {
+            saves += group.time.ms() * (1.0 - then / now).max(0.0);
+        }
+    }
+    Some((saves / analysis.iterations(), name))
+}
+
+/// Kernels of one iteration's optimizer from which on it is taken to run tensor by tensor.
+const MANY_OPTIMIZER_KERNELS: f64 = 100.0;
+
+fn optimizer_saving(analysis: &Analysis) -> Option<f64> {
+    let groups: Vec<_> = analysis
+        .groups
+        .iter()
+        .filter(|g| g.family == KernelFamily::Optimizer)
+        .filter(|g| analysis.profile.names.text(g.name).contains("addcdiv"))
+        .collect();
+    let kernels = groups.len() as f64 / analysis.iterations();
+    if kernels < MANY_OPTIMIZER_KERNELS
+        || groups.iter().any(|g| analysis.profile.names.text(g.name).contains("foreach"))
+    {
+        return None;
+    }
+    let moved = |kind| preflop_ops::Optimizer { kind, params: 1, tensors: 1 }.traffic().total().0;
+    let kept = moved(OptimizerKind::AdamFused) / moved(OptimizerKind::AdamSingle);
+    Some(family_ms(analysis, KernelFamily::Optimizer) * (1.0 - kept))
+}

@@ -1,0 +1,309 @@
+//! A profile ready for questions: its window, its GPU work grouped by operator call, and the work each asks for.
+
+use super::attribution::{self, Attribution, Link, NONE};
+use super::kernel_name::{self, KernelClass};
+use super::operators::{self, Work};
+use super::timeline;
+use super::window::{self, Choice, Window, WindowError};
+use super::{GpuEvent, HostOp, KernelFamily, NameId, Profile};
+use preflop_graph::Phase;
+use preflop_units::Seconds;
+use preflop_units::dtype::Dtype;
+use std::collections::HashMap;
+
+/// The GPU work of one operator call, or one kernel without an operator.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Where it comes from.
+    pub link: Link,
+    /// Name: the operator's, or the kernel's where there is no operator.
+    pub name: NameId,
+    /// GPU events, as indices into the profile.
+    pub events: Vec<u32>,
+    /// Sum of their times.
+    pub time: Seconds,
+    /// Pass; `None` for unattributed work.
+    pub phase: Option<Phase>,
+    /// Innermost module.
+    pub module: NameId,
+    /// Index into [`Analysis::works`], where shapes are known.
+    pub work: Option<u32>,
+    /// Family.
+    pub family: KernelFamily,
+    /// Number format.
+    pub dtype: Option<Dtype>,
+    /// Does any of its kernels run on tensor cores?
+    pub tensor_core: bool,
+}
+
+impl Group {
+    /// Is no operator known for it?
+    pub fn is_unattributed(&self) -> bool {
+        !matches!(self.link, Link::Operator(_))
+    }
+}
+
+/// A profile with everything that its questions need.
+#[derive(Debug)]
+pub struct Analysis<'a> {
+    /// The profile.
+    pub profile: &'a Profile,
+    /// Links.
+    pub links: Attribution,
+    /// Window.
+    pub window: Window,
+    /// What each GPU event's name tells, by name.
+    pub classes: HashMap<NameId, KernelClass>,
+    /// Groups, by their first event.
+    pub groups: Vec<Group>,
+    /// Distinct works.
+    pub works: Vec<Work>,
+}
+
+/// How far up an operator with known work is looked for: `aten::linear` -> `aten::addmm` and the like.
+const LEVELS: usize = 6;
+
+/// An operator's name and inputs: all that its work depends on.
+type WorkKey = (NameId, NameId, NameId, NameId, NameId, bool);
+
+fn key(op: &HostOp) -> WorkKey {
+    (op.name, op.dims, op.types, op.strides, op.concrete, op.backward)
+}
+
+/// Marks the borders at which looking up stops: a node of the backward graph is no operator.
+fn is_border(name: &str) -> bool {
+    name.starts_with("autograd::engine") || name.starts_with("Optimizer.")
+}
+
+impl<'a> Analysis<'a> {
+    /// Analyses the chosen window.
+    pub fn new(profile: &'a Profile, choice: &Choice) -> Result<Self, WindowError> {
+        let links = attribution::attribute(profile);
+        let window = window::take(profile, &links, choice)?;
+        let mut classes = HashMap::new();
+        for &i in &window.events {
+            let name = profile.gpu_events[i as usize].name;
+            classes.entry(name).or_insert_with(|| kernel_name::classify(profile.names.text(name)));
+        }
+        let mut analysis = Self { profile, links, window, classes, groups: Vec::new(), works: Vec::new() };
+        analysis.group();
+        Ok(analysis)
+    }
+
+    /// A GPU event of the profile.
+    pub fn event(&self, index: u32) -> &GpuEvent {
+        &self.profile.gpu_events[index as usize]
+    }
+
+    /// What an event's name and kind tell.
+    pub fn class(&self, index: u32) -> KernelClass {
+        let event = self.event(index);
+        let class = self.classes.get(&event.name).copied().unwrap_or(KernelClass {
+            family: KernelFamily::Other,
+            dtype: None,
+            tensor_core: false,
+        });
+        match timeline::engine_family(event.kind) {
+            Some(family) => KernelClass { family, tensor_core: false, ..class },
+            None => class,
+        }
+    }
+
+    /// The known work of a group.
+    pub fn work(&self, group: &Group) -> Option<&Work> {
+        group.work.map(|i| &self.works[i as usize])
+    }
+
+    /// Iterations of the window.
+    pub fn iterations(&self) -> f64 {
+        f64::from(self.window.iterations.max(1))
+    }
+
+    /// Time of one iteration, as recorded.
+    pub fn measured(&self) -> Seconds {
+        Seconds(self.window.span_ns() as f64 / 1e9 / self.iterations())
+    }
+
+    /// Sum of GPU event times of one iteration.
+    pub fn gpu_busy(&self) -> Seconds {
+        self.groups.iter().map(|g| g.time).sum::<Seconds>() / self.iterations()
+    }
+
+    /// Time of one iteration in which anything runs on the GPU.
+    pub fn gpu_wall(&self) -> Seconds {
+        let busy = timeline::length(&timeline::busy(self.profile, &self.window));
+        Seconds(busy as f64 / 1e9 / self.iterations())
+    }
+
+    /// Host time of one iteration, without waits.
+    pub fn host(&self) -> Seconds {
+        timeline::host_time(self.profile, &self.window)
+    }
+
+    /// GPU time of one iteration that no operator is known for.
+    pub fn unattributed(&self) -> Seconds {
+        // An empty sum of floats is -0, which reads badly.
+        let sum: Seconds = self.groups.iter().filter(|g| g.is_unattributed()).map(|g| g.time).sum();
+        (Seconds::ZERO + sum) / self.iterations()
+    }
+
+    /// Share of the kernels' time that no operator is known for; copies and memsets aside.
+    pub fn unattributed_kernel_share(&self) -> f64 {
+        let (mut unattributed, mut all) = (0_i64, 0_i64);
+        for &i in &self.window.events {
+            let event = self.event(i);
+            if event.kind == super::GpuKind::Kernel {
+                all += event.dur_ns;
+                if !matches!(self.links.links[i as usize], Link::Operator(_)) {
+                    unattributed += event.dur_ns;
+                }
+            }
+        }
+        if all == 0 { 0.0 } else { unattributed as f64 / all as f64 }
+    }
+
+    /// Builds groups and works.
+    fn group(&mut self) {
+        let mut known: HashMap<WorkKey, Option<u32>> = HashMap::new();
+        let mut owner: HashMap<u32, (u32, Option<u32>)> = HashMap::new();
+        let mut of_op: HashMap<u32, usize> = HashMap::new();
+        let events = std::mem::take(&mut self.window.events);
+        for &i in &events {
+            let link = self.links.links[i as usize];
+            let time = Seconds(self.event(i).dur_ns as f64 / 1e9);
+            if let Link::Operator(op) = link {
+                let (op, work) = *owner.entry(op).or_insert_with(|| {
+                    Self::owner(self.profile, &self.links, op, &mut known, &mut self.works)
+                });
+                let at = *of_op.entry(op).or_insert_with(|| {
+                    self.groups.push(Group {
+                        link: Link::Operator(op),
+                        name: self.profile.ops[op as usize].name,
+                        events: Vec::new(),
+                        time: Seconds::ZERO,
+                        phase: Some(self.links.phases[op as usize]),
+                        module: self.links.modules[op as usize],
+                        work,
+                        family: KernelFamily::Other,
+                        dtype: None,
+                        tensor_core: false,
+                    });
+                    self.groups.len() - 1
+                });
+                self.groups[at].events.push(i);
+                self.groups[at].time += time;
+            } else {
+                self.groups.push(Group {
+                    link,
+                    name: self.event(i).name,
+                    events: vec![i],
+                    time,
+                    phase: None,
+                    module: NameId::EMPTY,
+                    work: None,
+                    family: KernelFamily::Other,
+                    dtype: None,
+                    tensor_core: false,
+                });
+            }
+        }
+        self.window.events = events;
+        self.classify_groups();
+    }
+
+    /// The nearest operator, upwards, whose work is known; the innermost one otherwise.
+    fn owner(
+        profile: &Profile,
+        links: &Attribution,
+        innermost: u32,
+        known: &mut HashMap<WorkKey, Option<u32>>,
+        works: &mut Vec<Work>,
+    ) -> (u32, Option<u32>) {
+        let mut at = innermost;
+        for _ in 0..LEVELS {
+            let op = &profile.ops[at as usize];
+            if is_border(profile.names.text(op.name)) {
+                break;
+            }
+            // The recorder marks only nodes of the graph as backward; the pass is inherited.
+            let op = HostOp { backward: links.phases[at as usize] == Phase::Backward, ..*op };
+            let found = *known.entry(key(&op)).or_insert_with(|| {
+                operators::work(&op, &profile.names).map(|work| {
+                    works.push(work);
+                    works.len() as u32 - 1
+                })
+            });
+            if found.is_some() {
+                return (at, found);
+            }
+            at = links.parents[at as usize];
+            if at == NONE {
+                break;
+            }
+        }
+        (innermost, None)
+    }
+
+    /// Family, format and tensor-core use of every group; fp32 products on tensor cores are TF32.
+    fn classify_groups(&mut self) {
+        let mut tf32: HashMap<u32, u32> = HashMap::new();
+        for at in 0..self.groups.len() {
+            let group = &self.groups[at];
+            let longest = group.events.iter().copied().max_by_key(|&i| self.event(i).dur_ns);
+            let class = longest.map(|i| self.class(i));
+            let tensor_core = group.events.iter().any(|&i| self.class(i).tensor_core);
+            let by_name = class.map_or(KernelFamily::Other, |c| c.family);
+            let mut family = match self.work(group) {
+                Some(work) => work.family,
+                None => by_name,
+            };
+            if by_name == KernelFamily::Communication {
+                family = by_name;
+            } else if group.phase == Some(Phase::Optimizer) {
+                family = KernelFamily::Optimizer;
+            }
+            let mut dtype = self.work(group).and_then(|w| w.dtype).or(class.and_then(|c| c.dtype));
+            let mut work = group.work;
+            if tensor_core && dtype == Some(Dtype::Fp32) {
+                dtype = Some(Dtype::Tf32);
+                work = work.map(|w| {
+                    *tf32.entry(w).or_insert_with(|| {
+                        self.works.push(self.works[w as usize].with_tf32());
+                        self.works.len() as u32 - 1
+                    })
+                });
+            }
+            let group = &mut self.groups[at];
+            (group.family, group.dtype, group.tensor_core, group.work) = (family, dtype, tensor_core, work);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{call, event, op, profile};
+
+    #[test]
+    fn kernels_of_one_call_make_one_group() {
+        let mut p = profile();
+        let mut mm = op(&mut p.names, "aten::mm", 0, 100);
+        mm.dims = p.names.add("[[64, 128], [128, 256]]");
+        mm.types = p.names.add(r#"["float", "float"]"#);
+        p.ops = vec![mm];
+        p.calls = vec![call(&mut p.names, 10, 5, 1), call(&mut p.names, 20, 5, 2)];
+        p.gpu_events = vec![
+            event(&mut p.names, "cutlass_80_tensorop_s1688gemm_128x128", 30, 50, 1),
+            event(&mut p.names, "splitKreduce_kernel", 80, 10, 2),
+            event(&mut p.names, "orphan", 200, 20, 3),
+        ];
+        let a = Analysis::new(&p, &Choice::default()).unwrap();
+        assert_eq!(a.groups.len(), 2);
+        assert_eq!(a.groups[0].events, vec![0, 1]);
+        // fp32 inputs on tensor cores: TF32.
+        assert_eq!((a.groups[0].family, a.groups[0].dtype), (KernelFamily::Gemm, Some(Dtype::Tf32)));
+        assert_eq!(a.work(&a.groups[0]).unwrap().flops.0, 2.0 * 64.0 * 128.0 * 256.0);
+        assert!((a.unattributed().us() - 0.02).abs() < 1e-12);
+        assert!((a.unattributed_kernel_share() - 0.25).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,287 @@
+//! How a window splits: computing, exposed communication and copies, and idle time by its cause.
+
+use super::attribution::{Attribution, NONE};
+use super::window::Window;
+use super::{CallKind, GpuEvent, GpuKind, KernelFamily, Profile};
+use preflop_units::Seconds;
+use serde::Serialize;
+
+/// A half-open interval in nanoseconds.
+type Interval = (i64, i64);
+
+/// Merges intervals into disjoint ones, by start.
+pub fn union(mut intervals: Vec<Interval>) -> Vec<Interval> {
+    intervals.retain(|(a, b)| b > a);
+    intervals.sort_unstable();
+    let mut merged: Vec<Interval> = Vec::with_capacity(intervals.len());
+    for (a, b) in intervals {
+        match merged.last_mut() {
+            Some(last) if a <= last.1 => last.1 = last.1.max(b),
+            _ => merged.push((a, b)),
+        }
+    }
+    merged
+}
+
+/// Length of disjoint intervals.
+pub fn length(intervals: &[Interval]) -> i64 {
+    intervals.iter().map(|(a, b)| b - a).sum()
+}
+
+/// Length of what two sets of disjoint, ordered intervals share.
+pub fn overlap(a: &[Interval], b: &[Interval]) -> i64 {
+    let (mut i, mut j, mut shared) = (0, 0, 0);
+    while i < a.len() && j < b.len() {
+        shared += (a[i].1.min(b[j].1) - a[i].0.max(b[j].0)).max(0);
+        if a[i].1 < b[j].1 { i += 1 } else { j += 1 }
+    }
+    shared
+}
+
+/// The GPU's time between its first and its last event: what ran, and what ran alone.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Timeline {
+    /// First start to last end.
+    pub total_ms: f64,
+    /// Some kernel or memset that is not communication runs.
+    pub computation_ms: f64,
+    /// Only communication runs.
+    pub exposed_communication_ms: f64,
+    /// Only copies run.
+    pub exposed_memcpy_ms: f64,
+    /// Anything runs.
+    pub busy_ms: f64,
+    /// Nothing runs.
+    pub idle_ms: f64,
+    /// Communication, hidden or not.
+    pub communication_ms: f64,
+    /// Copies, hidden or not.
+    pub memcpy_ms: f64,
+}
+
+fn ms(ns: i64) -> f64 {
+    ns as f64 / 1e6
+}
+
+/// Splits the GPU's time. `family` says what each kernel is.
+pub fn split<'a>(events: impl Iterator<Item = (&'a GpuEvent, KernelFamily)>) -> Timeline {
+    let (mut compute, mut communication, mut copies) = (Vec::new(), Vec::new(), Vec::new());
+    for (event, family) in events {
+        let interval = (event.start_ns, event.end_ns());
+        match event.kind {
+            k if k.is_copy() => copies.push(interval),
+            _ if family == KernelFamily::Communication => communication.push(interval),
+            _ => compute.push(interval),
+        }
+    }
+    let all: Vec<Interval> = compute.iter().chain(&communication).chain(&copies).copied().collect();
+    let without_copies: Vec<Interval> = compute.iter().chain(&communication).copied().collect();
+    let first = all.iter().map(|i| i.0).min().unwrap_or(0);
+    let last = all.iter().map(|i| i.1).max().unwrap_or(0);
+    let [compute, communication, copies] = [compute, communication, copies].map(|v| length(&union(v)));
+    let (busy, without_copies) = (length(&union(all)), length(&union(without_copies)));
+    Timeline {
+        total_ms: ms(last - first),
+        computation_ms: ms(compute),
+        exposed_communication_ms: ms(without_copies - compute),
+        exposed_memcpy_ms: ms(busy - without_copies),
+        busy_ms: ms(busy),
+        idle_ms: ms(last - first - busy),
+        communication_ms: ms(communication),
+        memcpy_ms: ms(copies),
+    }
+}
+
+/// Time in the window when the GPU does nothing, by cause.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Idle {
+    /// The next kernel was not launched yet: the host was busy elsewhere.
+    pub host_bound_ms: f64,
+    /// The next kernel was launched but had not started: launch latency.
+    pub launch_gaps_ms: f64,
+    /// The host waited for the GPU and had nothing queued.
+    pub sync_ms: f64,
+    /// The next work was communication, waited for.
+    pub communication_ms: f64,
+}
+
+impl Idle {
+    /// All causes together.
+    pub fn total_ms(&self) -> f64 {
+        self.host_bound_ms + self.launch_gaps_ms + self.sync_ms + self.communication_ms
+    }
+}
+
+/// Intervals in the window in which something runs on the GPU.
+pub fn busy(profile: &Profile, window: &Window) -> Vec<Interval> {
+    union(
+        window
+            .events
+            .iter()
+            .map(|&i| &profile.gpu_events[i as usize])
+            .map(|e| (e.start_ns.max(window.start_ns), e.end_ns().min(window.end_ns)))
+            .collect(),
+    )
+}
+
+/// Intervals in the window in which the host waits for the GPU: calls that synchronise, and launches that block
+/// because the queue is full.
+///
+/// A launch call counts as blocked beyond `BLOCKED_LAUNCH` times the median launch.
+pub fn waits(profile: &Profile, window: &Window) -> Vec<Interval> {
+    let median = median_launch_ns(profile);
+    let inside = |start: i64, end: i64| (start.max(window.start_ns), end.min(window.end_ns));
+    union(
+        profile
+            .calls
+            .iter()
+            .filter_map(|c| {
+                let end = c.start_ns.saturating_add(c.dur_ns);
+                match c.kind {
+                    CallKind::Sync => Some(inside(c.start_ns, end)),
+                    _ if c.dur_ns > median.saturating_mul(BLOCKED_LAUNCH) => {
+                        Some(inside(c.start_ns.saturating_add(median), end))
+                    }
+                    _ => None,
+                }
+            })
+            .collect(),
+    )
+}
+
+/// How many median launches make a blocked one. A launch takes 3-10 us; one that fills a queue of a thousand
+/// entries waits for a kernel to end, which is told apart from a page fault or a lock only by its length.
+const BLOCKED_LAUNCH: i64 = 50;
+
+/// Median duration of the launch calls.
+pub fn median_launch_ns(profile: &Profile) -> i64 {
+    let mut times: Vec<i64> =
+        profile.calls.iter().filter(|c| c.kind == CallKind::Launch).map(|c| c.dur_ns).collect();
+    if times.is_empty() {
+        return 0;
+    }
+    let middle = times.len() / 2;
+    *times.select_nth_unstable(middle).1
+}
+
+/// Time of the host's own work in one iteration of the window: all of it, less the waits.
+pub fn host_time(profile: &Profile, window: &Window) -> Seconds {
+    let own = window.span_ns() - length(&waits(profile, window));
+    Seconds(own.max(0) as f64 / 1e9 / f64::from(window.iterations.max(1)))
+}
+
+/// Splits the idle time of the window.
+pub fn idle(
+    profile: &Profile,
+    window: &Window,
+    links: &Attribution,
+    family: impl Fn(u32) -> KernelFamily,
+) -> Idle {
+    let busy = busy(profile, window);
+    let waits = waits(profile, window);
+    let mut gaps: Vec<Interval> = Vec::new();
+    let mut from = window.start_ns;
+    for &(a, b) in &busy {
+        gaps.push((from, a));
+        from = b;
+    }
+    gaps.push((from, window.end_ns));
+    let mut idle = [0_i64; 4];
+    let mut next = 0;
+    for gap in gaps.into_iter().filter(|(a, b)| b > a) {
+        while next < window.events.len() && profile.gpu_events[window.events[next] as usize].start_ns < gap.1
+        {
+            next += 1;
+        }
+        let waiting = overlap(&[gap], &waits);
+        let rest = gap.1 - gap.0 - waiting;
+        match window.events.get(next) {
+            Some(&event) if family(event) == KernelFamily::Communication => idle[3] += rest,
+            Some(&event) => {
+                let launch = match links.calls[event as usize] {
+                    NONE => gap.0,
+                    call => profile.calls[call as usize].start_ns,
+                };
+                let late = (launch.min(gap.1) - gap.0).clamp(0, rest);
+                idle[0] += late;
+                idle[1] += rest - late;
+            }
+            // After the last kernel only the host is at work.
+            None => idle[0] += rest,
+        }
+        idle[2] += waiting;
+    }
+    let [host_bound_ms, launch_gaps_ms, sync_ms, communication_ms] = idle.map(ms);
+    Idle { host_bound_ms, launch_gaps_ms, sync_ms, communication_ms }
+}
+
+/// Share of the window in which some thread of the host runs an operator or a call that is no wait.
+pub fn host_utilisation(profile: &Profile, window: &Window) -> f64 {
+    let clip = |a: i64, b: i64| (a.max(window.start_ns), b.min(window.end_ns));
+    let ops = profile.ops.iter().map(|o| clip(o.start_ns, o.start_ns.saturating_add(o.dur_ns)));
+    let calls = profile.calls.iter().map(|c| clip(c.start_ns, c.start_ns.saturating_add(c.dur_ns)));
+    let active = union(ops.chain(calls).collect());
+    let waiting = overlap(&active, &waits(profile, window));
+    (length(&active) - waiting).max(0) as f64 / (window.span_ns().max(1)) as f64
+}
+
+/// Is a memset or copy what the host's copy engine does, rather than a kernel?
+pub fn engine_family(kind: GpuKind) -> Option<KernelFamily> {
+    match kind {
+        GpuKind::Kernel => None,
+        GpuKind::Memset => Some(KernelFamily::Memset),
+        _ => Some(KernelFamily::Memcpy),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attribution::attribute;
+    use crate::fixtures::{call, event, profile};
+    use crate::window::{Choice, take};
+
+    #[test]
+    fn unions_and_overlaps() {
+        let u = union(vec![(5, 9), (0, 3), (2, 4), (9, 10)]);
+        assert_eq!(u, vec![(0, 4), (5, 10)]);
+        assert_eq!(length(&u), 9);
+        assert_eq!(overlap(&u, &[(3, 6), (8, 20)]), 1 + 1 + 2);
+    }
+
+    #[test]
+    fn idle_by_cause() {
+        let mut p = profile();
+        // Launch at 0, kernel 10-20; next launched at 50 (host-bound 30), starts at 60 (launch gap 10).
+        p.calls = vec![call(&mut p.names, 0, 5, 1), call(&mut p.names, 50, 5, 2)];
+        p.gpu_events = vec![event(&mut p.names, "a", 10, 10, 1), event(&mut p.names, "b", 60, 10, 2)];
+        let links = attribute(&p);
+        let w = take(&p, &links, &Choice::default()).unwrap();
+        let i = idle(&p, &w, &links, |_| KernelFamily::Other);
+        // Before the first kernel: launched at 0, so 10 of latency.
+        assert_eq!((i.host_bound_ms * 1e6, i.launch_gaps_ms * 1e6), (30.0, 20.0));
+        assert_eq!(i.total_ms() * 1e6 + 20.0, w.span_ns() as f64);
+    }
+
+    #[test]
+    fn exposed_communication_is_what_nothing_hides() {
+        let mut p = profile();
+        let compute = event(&mut p.names, "k", 0, 10, 0);
+        let comm = event(&mut p.names, "nccl", 5, 10, 0);
+        let copy = GpuEvent { kind: GpuKind::CopyHost, ..event(&mut p.names, "m", 20, 5, 0) };
+        let t = split(
+            [
+                (&compute, KernelFamily::Gemm),
+                (&comm, KernelFamily::Communication),
+                (&copy, KernelFamily::Memcpy),
+            ]
+            .into_iter(),
+        );
+        let ns = |ms: f64| (ms * 1e6).round() as i64;
+        assert_eq!(
+            [t.total_ms, t.computation_ms, t.exposed_communication_ms, t.exposed_memcpy_ms, t.idle_ms]
+                .map(ns),
+            [25, 10, 5, 5, 5]
+        );
+    }
+}

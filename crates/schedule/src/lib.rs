@@ -1,0 +1,5 @@
+//! From timed operators, streams and the host to the time of an iteration.
+
+pub mod iteration;
+
+pub use iteration::{HostModel, IterationPrediction, Schedule, StepPrediction, phase_time};

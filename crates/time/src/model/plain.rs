@@ -1,0 +1,81 @@
+//! fp32 convolutions outside Hopper: the fastest of the library's algorithms, corrected.
+
+use super::{Draft, TimeModel, bound_of, plain_as_measured};
+use crate::fitted::Fitted;
+use preflop_gpu::{Gpu, Vendor};
+use preflop_kernels::Machine;
+use preflop_kernels::conv::Task;
+use preflop_kernels::plain_conv::{Algorithm, Figures, features, gemm, winograd};
+use preflop_kernels::tile::Tiling;
+use preflop_kernels::traffic;
+use preflop_ops::Pass;
+use preflop_units::dtype::Dtype;
+
+/// Name of the forest, and of the interval.
+pub(super) const FOREST: &str = "plain/conv";
+/// Published convolutions end here: below, their times are the host's.
+const SHORTEST: f64 = 200e-6;
+
+/// Fewer channels than this were rarely among them.
+const FEWEST_CHANNELS: u64 = 16;
+
+/// The constants of all algorithms.
+pub(super) fn figures(fitted: &Fitted) -> [Figures; 3] {
+    Algorithm::ALL.map(|a| fitted.form(a.key()).and_then(|f| f.try_into().ok()).unwrap_or(a.start()))
+}
+
+/// Do these forms speak for a task on a GPU?
+pub(super) fn applies(task: &Task, gpu: &Gpu) -> bool {
+    task.dtype == Dtype::Fp32 && task.conv.groups == 1 && !plain_as_measured(gpu)
+}
+
+/// Is a task like those that were learned from? They are forward 3x3 layers (a data gradient is one with channels
+/// swapped) with any numbers of channels, rarely few; layers of networks, with multiples of 32, run as the forms say.
+fn like_learned(task: &Task) -> bool {
+    let c = &task.conv;
+    let even = c.ci.is_multiple_of(32) && c.co.is_multiple_of(32);
+    winograd(task) && task.pass != Pass::Wgrad && !even && c.ci.min(c.co) >= FEWEST_CHANNELS
+}
+
+impl TimeModel {
+    /// The fastest algorithm and its tiles, and the seconds of all (infinite where one cannot do the task).
+    pub(super) fn plain_algorithm(&self, task: &Task, machine: &Machine) -> (Algorithm, Tiling, [f64; 3]) {
+        let [first, ..] = &self.plain;
+        let mut best = (Algorithm::Gemm, gemm(task, first, machine));
+        let mut times = [best.1.time, f64::INFINITY, f64::INFINITY];
+        for ((algorithm, figures), time) in
+            Algorithm::ALL.into_iter().zip(&self.plain).zip(&mut times).skip(1)
+        {
+            if let Some(tiling) = algorithm.tiling(task, figures, machine) {
+                *time = tiling.time;
+                if tiling.time < best.1.time {
+                    best = (algorithm, tiling);
+                }
+            }
+        }
+        (best.0, best.1, times)
+    }
+
+    pub(super) fn plain_conv(&self, task: &Task, gpu: &Gpu) -> Draft {
+        let machine = Machine::convolution(gpu, task.dtype);
+        let (algorithm, tiling, times) = self.plain_algorithm(task, &machine);
+        let time = tiling.time;
+        let learned = match self.fitted.forest(FOREST) {
+            Some(forest) if like_learned(task) && gpu.vendor != Vendor::Amd => {
+                f64::from(forest.predict(&features(task, &times, &machine)))
+            }
+            _ => 0.0,
+        };
+        Draft {
+            reference: time,
+            correction: learned * (time / SHORTEST).min(1.0),
+            interval: self.fitted.unseen_interval(FOREST, "conv"),
+            bound: bound_of(&tiling),
+            levels: traffic::conv::levels(task, gpu),
+            launches: match algorithm {
+                Algorithm::Gemm | Algorithm::Fused => 2.0,
+                Algorithm::Unfused => 4.0,
+            },
+        }
+    }
+}
