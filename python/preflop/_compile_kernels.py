@@ -65,6 +65,11 @@ class KernelText:
         self.parameters = [p.split(":")[0].strip() for p in signature[1].split(",")] if signature else []
         self.random = "tl.rand" in source or "philox" in source
 
+    def _count(self, key: str, default: int) -> int:
+        """A count of Inductor's; kernels that it put together say -1."""
+        value = self.meta.get(key)
+        return int(value) if isinstance(value, int) and value >= 0 else default
+
     def launch(self, args: tuple[Any, ...]) -> tuple[dict[str, Any], list[torch.Tensor], list[torch.Tensor]]:
         """What one launch with these arguments is, what it reads and what it writes."""
         named = list(zip(self.parameters, args))
@@ -90,9 +95,10 @@ class KernelText:
             "elements": _product(numels, "x", "y", "z", hints=self.size_hints),
             "reduced": _product(numels, "r", hints=self.size_hints),
             "bytes": int(gigabytes * 1e9) if gigabytes else touched,
-            "loads": int(self.meta.get("num_load") or len(reads)),
-            "stores": int(self.meta.get("num_store") or len(writes)),
-            "reductions": int(self.meta.get("num_reduction") or 0),
+            "y": _product(numels, "y", hints=self.size_hints),
+            "loads": self._count("num_load", len(reads)),
+            "stores": self._count("num_store", len(writes)),
+            "reductions": self._count("num_reduction", 0),
             "atomics": bool(self.meta.get("atomic_add_found")),
             "random": self.random,
         }

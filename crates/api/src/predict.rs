@@ -42,6 +42,8 @@ pub struct Answer<'a> {
     pub high_ms: f64,
     pub gpu_busy_ms: f64,
     pub host_ms: f64,
+    /// Kernels that a profiler would count.
+    pub kernels: f64,
     pub memory_mib: f64,
     /// The peak with context and reserve: what the card must have.
     pub needed_mib: f64,
@@ -149,6 +151,7 @@ impl<'a> Answer<'a> {
             high_ms: p.high.ms(),
             gpu_busy_ms: p.gpu_busy.ms(),
             host_ms: p.host.ms(),
+            kernels: p.launches,
             memory_mib: m.peak.mib(),
             needed_mib: reserve.needed(prudent).mib(),
             fits: reserve.fits(prudent, gpu),

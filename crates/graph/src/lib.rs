@@ -181,6 +181,9 @@ pub struct Iteration {
     pub parameters: u64,
     /// Samples of one iteration.
     pub samples: u64,
+    /// Is it captured as a CUDA graph and replayed? Then the host launches it as a whole.
+    #[serde(default)]
+    pub replayed: bool,
 }
 
 /// An iteration that is fixed: its number formats, mode and batch are as recorded.

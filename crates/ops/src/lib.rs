@@ -7,6 +7,7 @@
 mod attention;
 mod conv;
 mod elementwise;
+mod fused;
 mod gemm;
 mod indexing;
 mod movement;
@@ -21,6 +22,7 @@ mod vision;
 pub use attention::Attention;
 pub use conv::Conv;
 pub use elementwise::{Elementwise, ElementwiseKind, Pairing};
+pub use fused::{Fused, FusedForm, FusedTraits};
 pub use gemm::{Gemm, GemmKind, Layout};
 pub use indexing::{CrossEntropy, Embedding};
 pub use movement::{Movement, MovementKind};
@@ -103,6 +105,8 @@ pub enum Op {
     RoiAlign(RoiAlign),
     /// Non-maximum suppression.
     Nms(Nms),
+    /// A kernel that a compiler fused.
+    Fused(Fused),
     /// An operator we do not know: kept by name with its bytes, never counted as zero.
     Unmodelled {
         /// Its name.
@@ -126,11 +130,12 @@ pub enum Family {
     Elementwise,
     Movement,
     Unmodelled,
+    Fused,
 }
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Gemm,
         Self::Conv,
         Self::Attention,
@@ -140,6 +145,7 @@ impl Family {
         Self::Elementwise,
         Self::Movement,
         Self::Unmodelled,
+        Self::Fused,
     ];
 
     /// The name used in reports.
@@ -154,6 +160,7 @@ impl Family {
             Self::Elementwise => "elementwise",
             Self::Movement => "movement",
             Self::Unmodelled => "unmodelled",
+            Self::Fused => "fused",
         }
     }
 }
@@ -214,7 +221,7 @@ impl OpCall {
             Op::Embedding(o) => o.flops(self.pass),
             Op::CrossEntropy(o) => o.flops(),
             Op::Optimizer(o) => o.flops(),
-            Op::Movement(_) | Op::Unmodelled { .. } => Flops::ZERO,
+            Op::Movement(_) | Op::Fused(_) | Op::Unmodelled { .. } => Flops::ZERO,
             Op::Interpolate(o) => o.flops(),
             Op::RoiAlign(o) => o.flops(),
             Op::Nms(o) => o.flops(),
@@ -239,6 +246,7 @@ impl OpCall {
             Op::Interpolate(o) => o.traffic(e),
             Op::RoiAlign(o) => o.traffic(e),
             Op::Nms(o) => o.traffic(),
+            Op::Fused(o) => o.traffic(),
             Op::Unmodelled { bytes, .. } => {
                 Traffic { read: Bytes(*bytes as f64 / 2.0), written: Bytes(*bytes as f64 / 2.0) }
             }
@@ -256,6 +264,7 @@ impl OpCall {
             Op::Spatial(_) | Op::Interpolate(_) | Op::RoiAlign(_) => Family::Spatial,
             Op::Elementwise(_) => Family::Elementwise,
             Op::Embedding(_) | Op::Optimizer(_) | Op::Movement(_) => Family::Movement,
+            Op::Fused(_) => Family::Fused,
             Op::Nms(_) | Op::Unmodelled { .. } => Family::Unmodelled,
         }
     }
@@ -318,6 +327,7 @@ impl OpCall {
             Op::Interpolate(_) => "interpolate",
             Op::RoiAlign(_) => "roi_align",
             Op::Nms(_) => "nms",
+            Op::Fused(o) => o.form.name(),
             Op::Unmodelled { name, .. } => name,
         }
     }

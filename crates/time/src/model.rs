@@ -2,6 +2,7 @@
 
 mod expert;
 mod form;
+mod fused;
 mod growth;
 mod plain;
 mod stream_time;
@@ -118,6 +119,7 @@ impl TimeModel {
             Op::Conv(c) => self.conv(c, call, gpu),
             Op::Attention(a) => self.attention(a, call, gpu),
             Op::Rnn(r) => self.rnn(r, call, gpu),
+            Op::Fused(f) => Self::fused(f, call, gpu),
             _ => self.stream(call, gpu),
         }
     }

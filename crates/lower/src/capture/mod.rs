@@ -36,6 +36,7 @@ impl Capture {
             host,
             parameters: self.parameters,
             samples: self.samples,
+            replayed: self.replayed,
         };
         Fixed { iteration, mode: self.mode, precision: self.precision() }
     }

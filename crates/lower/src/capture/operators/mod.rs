@@ -3,6 +3,7 @@
 //! The rules are those by which `model::lower` expands the zoo, read in the other direction, so that a zoo model and the
 //! recorded run of the same network give the same operators.
 
+mod fused;
 mod layers;
 mod optimizer;
 mod pointwise;
@@ -130,6 +131,9 @@ fn context(capture: &Capture) -> Context {
 
 /// The kernels of one recorded operator.
 fn kernels(call: &Call<'_>, context: &Context) -> Vec<OpCall> {
+    if let Some(kernel) = &call.op.fused {
+        return vec![fused::launch(kernel, call)];
+    }
     let (name, in_place) = call.plain_name();
     if call.op.view || FREE.contains(&name) {
         return Vec::new();
