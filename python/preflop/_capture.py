@@ -14,7 +14,7 @@ DEFAULT_GPU = "h200"
 if TYPE_CHECKING:
     import torch
 
-    from ._record import Session
+    from ._session import Session
     from ._results import Prediction
 
 

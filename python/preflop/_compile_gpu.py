@@ -7,6 +7,9 @@ a GPU file, so a step can be compiled for any GPU. Three decisions for which PyT
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import os
+import re
 import types
 import warnings
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ._errors import CaptureError
-from ._program import answer
+from ._program import answer as ask
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class TargetGpu:
     @classmethod
     def named(cls, gpu: str) -> TargetGpu:
         """A GPU of ``preflop gpus``, or of a GPU file."""
-        shown = answer("gpus", "show", gpu)
+        shown = ask("gpus", "show", gpu)
         facts = {f["key"]: f["value"] for f in [*shown["assumptions"], *shown["facts"]]}
         capability = shown.get("compute_capability")
         if shown["vendor"] != "nvidia" or not capability:
@@ -218,6 +221,7 @@ def pretend_gpu(gpu: TargetGpu) -> Iterator[None]:
         "set_rng_state": None,
         "_exchange_device": 0,
         "_maybe_exchange_device": 0,
+        "is_current_stream_capturing": False,
         "get_arch_list": [f"sm_{capability[0]}{capability[1]}"],
     }
     functions = {name: _says(value) for name, value in answers.items()}
@@ -252,6 +256,7 @@ def pretend_gpu(gpu: TargetGpu) -> Iterator[None]:
         "_cuda_maybeExchangeDevice": 0,
         "_cuda_setDevice": None,
         "_cuda_synchronize": None,
+        "_cuda_isCurrentStreamCapturing": False,
     }.items():
         items.append((torch._C, name, _says(value)))
     items += _triton_driver(gpu)
@@ -265,6 +270,58 @@ def pretend_gpu(gpu: TargetGpu) -> Iterator[None]:
             yield
         finally:
             _forget()
+
+
+def _slot_of_has_primary_context() -> int:
+    """The place of ``hasPrimaryContext`` in the table of virtual functions.
+
+    Read from the header that comes with the PyTorch at hand: virtual functions stand in the table in the order in which the header
+    declares them, and a destructor takes two places.
+    """
+    header = os.path.join(os.path.dirname(torch.__file__), "include", "ATen", "detail", "AcceleratorHooksInterface.h")
+    with open(header, encoding="utf-8") as file:
+        text = re.sub(r"//[^\n]*", "", file.read())
+    body = text[text.index("AcceleratorHooksInterface {") :]
+    slot = 0
+    for declared in re.finditer(r"virtual\s[^;{]*?([~\w]+)\s*\(", body):
+        if declared[1] == "hasPrimaryContext":
+            return slot
+        slot += 2 if declared[1].startswith("~") else 1
+    raise CaptureError("this PyTorch declares no `hasPrimaryContext`")
+
+
+#: Entries copied from the table of virtual functions: more than the class has (about 60), far less than the
+#: read-only data behind it.
+_TABLE = 128
+
+
+@contextlib.contextmanager
+def no_primary_context() -> Iterator[None]:
+    """Tells autograd's engine that no CUDA device is in use.
+
+    Fake CUDA tensors register a device guard that counts one device; the engine then asks the CUDA library whether that device is in use,
+    which raises without a driver. Used in the compiling process only, which may die of it without harm.
+    """
+    if not torch.backends.cuda.is_built():
+        yield
+        return
+    library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
+    hooks = library._ZN2at6detail12getCUDAHooksEv
+    hooks.restype = ctypes.c_void_p
+    place = ctypes.cast(hooks(), ctypes.POINTER(ctypes.c_void_p))
+    table = place[0]
+    if table is None:
+        raise CaptureError("this PyTorch has no CUDA hooks")
+    # Two words before the first function belong to the table.
+    words = (ctypes.c_void_p * (_TABLE + 2)).from_address(table - 16)
+    copy = (ctypes.c_void_p * (_TABLE + 2))(*words)
+    answer = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int8)(lambda hooks, device: False)
+    copy[2 + _slot_of_has_primary_context()] = ctypes.cast(answer, ctypes.c_void_p).value
+    place[0] = ctypes.addressof(copy) + 16
+    try:
+        yield
+    finally:
+        place[0] = table
 
 
 def _padding_rule() -> list[tuple[Any, str, Any]]:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 import torch
 
-from . import _library
+from . import _choices
 from ._compile_gpu import replaced_all
 from ._compile_kernels import KernelText
 
 if TYPE_CHECKING:
-    from ._compile import Compilation
+    from ._compile_list import Listing
 
 #: Settings of Inductor that need a device, and what is said about them.
 _ASIDE = ("triton.cudagraphs", "triton.cudagraph_trees", "max_autotune", "max_autotune_gemm", "max_autotune_pointwise", "coordinate_descent_tuning")
@@ -29,15 +29,15 @@ _ATTENTION = (torch.nn.functional.scaled_dot_product_attention, torch._C._nn.sca
 class _Kernel:
     """Stands for a compiled Triton kernel; ``run`` writes the launch down."""
 
-    def __init__(self, compilation: Compilation, name: str, source: str) -> None:
-        self.compilation = compilation
+    def __init__(self, listing: Listing, name: str, source: str) -> None:
+        self.listing = listing
         self.text = KernelText(name, source)
 
     def run(self, *args: Any, **kwargs: Any) -> None:
-        self.compilation.launched(self.text, args)
+        self.listing.launched(self.text, args)
 
 
-def _module(compilation: Compilation, graph: Any) -> types.ModuleType:
+def _module(listing: Listing, graph: Any) -> types.ModuleType:
     """Instead of ``GraphLowering.compile_to_module``: the text of the program, executed with the stand-ins."""
     from torch._inductor.codecache import PyCodeCache
 
@@ -56,11 +56,11 @@ def _module(compilation: Compilation, graph: Any) -> types.ModuleType:
             module.__dict__[name] = value
     graph.cache_key, graph.cache_path = PyCodeCache.write(text)
     graph.cache_linemap = []
-    number = compilation.compiled(text)
+    listing.compiled(text)
     inner = module.call
 
     def call(args: Any) -> Any:
-        with torch.no_grad(), compilation.running(number):
+        with torch.no_grad():
             return inner(args)
 
     module.call = call  # type: ignore[attr-defined]
@@ -76,42 +76,42 @@ def _attention_as_on_the_gpu(graph: torch.fx.GraphModule) -> None:
         if isinstance(module, torch.fx.GraphModule):
             for node in module.graph.nodes:
                 if node.op == "call_function" and node.target in _ATTENTION:
-                    node.target = _library.attention
+                    node.target = _attention
             module.recompile()
 
 
-def _device_settings(compilation: Compilation, patches: dict[str, Any] | None) -> dict[str, Any]:
+def _device_settings(listing: Listing, patches: dict[str, Any] | None) -> dict[str, Any]:
     """The settings without those that need a device, which are noted."""
     kept = dict(patches or {})
     for name in _ASIDE:
         if kept.pop(name, False):
-            compilation.asked_for(name)
+            listing.asked_for(name)
     return kept
 
 
 @contextlib.contextmanager
-def stand_ins(compilation: Compilation) -> Iterator[None]:
+def stand_ins(listing: Listing) -> Iterator[None]:
     """A block in which Inductor's programs run on fake tensors."""
     from torch._inductor import async_compile, compile_fx, config, output_code
     from torch._inductor.graph import GraphLowering
 
-    session, guards = compilation.session, torch._C._dynamo.guards
+    guards = torch._C._dynamo.guards
     compile_graph: Callable[..., Any] = compile_fx.compile_fx
 
     def empty(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
-        with session.quiet(), session.fake:
+        with listing.quiet(), listing.fake:
             tensor = torch.empty_strided(size, stride, dtype=dtype, device="cuda")
-        session.storage_of(tensor)
+        listing.storage_of(tensor)
         return tensor
 
     def reinterpret(tensor: torch.Tensor, size: Any, stride: Any, offset: int = 0) -> torch.Tensor:
-        with session.quiet(), torch.no_grad():
+        with listing.quiet(), torch.no_grad():
             return torch.as_strided(tensor, size, stride, tensor.storage_offset() + offset)
 
     def compile_with_rules(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(model, torch.fx.GraphModule):
             _attention_as_on_the_gpu(model)
-        kwargs["config_patches"] = _device_settings(compilation, kwargs.get("config_patches"))
+        kwargs["config_patches"] = _device_settings(listing, kwargs.get("config_patches"))
         with replaced_all([(torch.nn.functional, "scaled_dot_product_attention", _attention)]):
             return compile_graph(model, inputs, *args, **kwargs)
 
@@ -119,7 +119,7 @@ def stand_ins(compilation: Compilation) -> Iterator[None]:
         """Compiles nothing."""
 
         def triton(self, name: str, source: str, device_str: str = "cuda", **kwargs: Any) -> _Kernel:
-            return _Kernel(compilation, name, source)
+            return _Kernel(listing, name, source)
 
         def multi_kernel(self, name: str, kernels: list[_Kernel], *args: Any, **kwargs: Any) -> _Kernel:
             return kernels[0]
@@ -131,7 +131,7 @@ def stand_ins(compilation: Compilation) -> Iterator[None]:
         return None
 
     items = [
-        (GraphLowering, "compile_to_module", lambda graph: _module(compilation, graph)),
+        (GraphLowering, "compile_to_module", lambda graph: _module(listing, graph)),
         (async_compile, "AsyncCompile", Compiler),
         (compile_fx, "compile_fx", compile_with_rules),
         (guards, "_empty_strided_cuda", empty),
@@ -155,5 +155,18 @@ def stand_ins(compilation: Compilation) -> Iterator[None]:
         yield
 
 
-def _attention(*args: Any, **kwargs: Any) -> torch.Tensor:
-    return _library.attention(*args, **kwargs)
+def _lowered(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    """As autocast hands it to attention."""
+    if tensor is None or not tensor.is_floating_point() or not torch.is_autocast_enabled("cuda"):
+        return tensor
+    return tensor.to(torch.get_autocast_dtype("cuda"))
+
+
+def _attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, **kwargs: Any,
+) -> torch.Tensor:  # fmt: skip
+    """``scaled_dot_product_attention`` as a GPU would run it."""
+    query, key, value, attn_mask = _lowered(query), _lowered(key), _lowered(value), _lowered(attn_mask)  # type: ignore[assignment]
+    with torch.autocast("cuda", enabled=False):
+        return _choices.attention(None, query, key, value, attn_mask, dropout_p, is_causal, **kwargs)

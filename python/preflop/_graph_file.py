@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ._record import Session
+from ._session import Session
 
 #: Raised when a reader of the older form would misread the newer one: the second has fused kernels.
 FORMAT_VERSION = 1
@@ -33,18 +33,19 @@ def document(session: Session, name: str, samples: int | None) -> dict[str, Any]
         "version": COMPILED_VERSION if compiled else FORMAT_VERSION,
         "name": name,
         "torch": torch.__version__,
-        "samples": samples or session.samples or 1,
+        "samples": samples or session.samples_of(last) or 1,
         "seq": session.seq,
         "mode": "train" if training else "infer",
         "autocast": session.autocast,
         "tf32_products": _tf32(torch.backends.cuda.matmul),
         "tf32_convolutions": _tf32(torch.backends.cudnn),
-        "parameters": sum(p.numel() for p in session.parameters.values()),
+        "parameters": session.parameter_elements,
         "parameter_tensors": last.parameter_tensors,
         "module_calls": last.module_calls,
         "first_op": last.begin,
         "tensors": session.tensors,
         "storages": [[s["bytes"], s["kind"], s["first"], s["last"]] for s in session.storages],
         "ops": last.ops,
+        "assumptions": list(session.assumptions.values()),
         **({"compile": compiled} if compiled else {}),
     }
