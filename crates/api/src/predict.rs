@@ -29,6 +29,10 @@ pub struct Question {
     pub precision: &'static str,
     /// Training or inference.
     pub mode: &'static str,
+    /// How it is launched: eager, graph, compile, compile-graph.
+    pub run: &'static str,
+    /// What a reader of the result should know.
+    pub notes: Vec<String>,
 }
 
 /// The answer, with the names and units that scripts rely on.
@@ -189,6 +193,8 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
         seq: job.seq,
         precision: asked.run.precision.name(),
         mode: asked.run.mode.name(),
+        run: "eager",
+        notes: Vec::new(),
     };
     let reserve = Reserve::default();
     let largest = if reserve.fits(fit::prudent_peak(&job.iteration), gpu) {
