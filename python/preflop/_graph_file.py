@@ -27,10 +27,12 @@ def document(session: Session, name: str, samples: int | None) -> dict[str, Any]
     session.settle()
     last = session.final()
     training = any(op["phase"] != "forward" for op in last.ops)
+    ran = [op for op in last.ops if not op.get("captured") and not op.get("view")]
+    replayed = bool(ran) and all(op.get("replayed") for op in ran)
     compiled = session.compilation.report() if session.compilation is not None else None
     return {
         "format": "preflop-capture",
-        "version": COMPILED_VERSION if compiled else FORMAT_VERSION,
+        "version": COMPILED_VERSION if compiled or replayed else FORMAT_VERSION,
         "name": name,
         "torch": torch.__version__,
         "samples": samples or session.samples_of(last) or 1,
@@ -46,6 +48,7 @@ def document(session: Session, name: str, samples: int | None) -> dict[str, Any]
         "tensors": session.tensors,
         "storages": [[s["bytes"], s["kind"], s["first"], s["last"]] for s in session.storages],
         "ops": last.ops,
+        **({"replayed": True} if replayed else {}),
         "assumptions": list(session.assumptions.values()),
         **({"compile": compiled} if compiled else {}),
     }

@@ -13,7 +13,7 @@ from typing import Any, Iterator
 
 import torch
 
-from . import _autocast, _choices, _compile, _cuda
+from . import _autocast, _choices, _compile, _cuda, _cuda_graphs
 from ._modes import Mover, Recorder
 from ._moving import weights_as
 from ._session import DTYPES, Session
@@ -134,6 +134,7 @@ def recording(session: Session) -> Iterator[None]:
         stack.enter_context(_cuda.replaced(torch.optim.Optimizer, "__init__", optimizer_made))
         stack.callback(register_optimizer_step_pre_hook(before_step).remove)
         stack.callback(register_optimizer_step_post_hook(after_step).remove)
+        stack.enter_context(_cuda_graphs.cuda_graphs(session))
         if "torch._dynamo" in sys.modules:
             stack.enter_context(_compile.compiled_functions(session, stack))
         stack.enter_context(Recorder(session))

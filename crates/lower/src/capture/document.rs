@@ -106,6 +106,12 @@ pub(super) struct Operator {
     /// Does it work element by element?
     #[serde(default)]
     pub pointwise: bool,
+    /// Was it only captured into a CUDA graph, not run?
+    #[serde(default)]
+    pub captured: bool,
+    /// Was it run by replaying a CUDA graph?
+    #[serde(default)]
+    pub replayed: bool,
     /// What is known of it if a compiler fused it.
     #[serde(default)]
     pub fused: Option<FusedKernel>,
