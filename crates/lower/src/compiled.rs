@@ -9,8 +9,10 @@
 
 use preflop_graph::{HostWork, Iteration, Phase, Step};
 use preflop_ops::{
-    Conv, ElementwiseKind as E, Fused, FusedForm, FusedTraits, Op, OpCall, Pass, RowwiseKind, SpatialKind,
+    Conv, ElementwiseKind as E, Fused, FusedForm, FusedTraits, Gemm, Op, OpCall, Pass, RowwiseKind,
+    SpatialKind,
 };
+use preflop_units::dtype::Dtype;
 
 /// Blocks that an outer reduction is split into, so that all SMs have work.
 const SPLITS: u64 = 512;
@@ -102,6 +104,19 @@ impl Chain {
     }
 }
 
+/// A product with sizes that 16-byte loads can take: Inductor pads others where arithmetic binds them.
+fn padded(product: Gemm, dtype: Dtype) -> Gemm {
+    /// FLOPs per byte from which arithmetic binds a product, on all GPUs with tensor cores.
+    const BOUND_BY_ARITHMETIC: f64 = 100.0;
+    let aligned = (16.0 / dtype.size()) as u64;
+    let intensity = product.flops().0 / product.traffic(dtype).total().0.max(1.0);
+    if !dtype.is_half() || intensity < BOUND_BY_ARITHMETIC {
+        return product;
+    }
+    let up = |size: u64| size.next_multiple_of(aligned.max(1));
+    Gemm { m: up(product.m), n: up(product.n), k: up(product.k), ..product }
+}
+
 /// Is a function dear enough to count?
 fn function(kind: E) -> bool {
     kind.arity().2 >= 5.0
@@ -159,8 +174,10 @@ impl Fusion {
         if step.phase == Phase::Optimizer || is_library(&step.call.op) {
             self.flush();
             let mut step = step.clone();
-            if let Op::Conv(conv) = step.call.op {
-                step.call.op = Op::Conv(Conv { channels_last: true, ..conv });
+            match step.call.op {
+                Op::Conv(conv) => step.call.op = Op::Conv(Conv { channels_last: true, ..conv }),
+                Op::Gemm(product) => step.call.op = Op::Gemm(padded(product, step.call.dtype)),
+                _ => {}
             }
             self.steps.push(step);
             return;
@@ -276,7 +293,11 @@ impl Fusion {
                     form: FusedForm::Pointwise,
                     read: read as u64,
                     written: written as u64,
-                    elements: if backward { places } else { (written / step.call.dtype.size()).max(1.0) as u64 },
+                    elements: if backward {
+                        places
+                    } else {
+                        (written / step.call.dtype.size()).max(1.0) as u64
+                    },
                     reduced: 1,
                     loads: window,
                     stores: 1,
@@ -296,8 +317,7 @@ impl Fusion {
 mod tests {
     use super::*;
     use preflop_graph::MemoryUse;
-    use preflop_ops::{Elementwise, Gemm};
-    use preflop_units::dtype::Dtype;
+    use preflop_ops::Elementwise;
 
     fn step(op: Op) -> Step {
         Step { name: "layer".into(), phase: Phase::Forward, call: OpCall::fwd(op, Dtype::Bf16), count: 1 }

@@ -17,7 +17,6 @@ use preflop_ops::Op;
 #[must_use]
 pub fn launched(iteration: Iteration, run: Run) -> Iteration {
     let already = iteration.steps.iter().any(|s| matches!(s.call.op, Op::Fused(_)));
-    let iteration =
-        if run.compiles() && !already { compiled::compiled(&iteration) } else { iteration };
+    let iteration = if run.compiles() && !already { compiled::compiled(&iteration) } else { iteration };
     Iteration { replayed: iteration.replayed || run.replays(), ..iteration }
 }

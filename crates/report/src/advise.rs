@@ -22,7 +22,7 @@ pub struct Advice {
     pub low_ms: f64,
     /// 90 % interval of it.
     pub high_ms: f64,
-    /// Samples per second then over now, less 1.
+    /// Share of the time per sample that is saved.
     pub gain: f64,
     /// Peak memory.
     pub memory_mib: f64,
@@ -30,7 +30,7 @@ pub struct Advice {
     pub fits: bool,
     /// What to write.
     pub how: Vec<&'static str>,
-    /// What it costs.
+    /// What each of them costs; empty if nothing.
     pub cost: Vec<&'static str>,
 }
 
@@ -66,9 +66,7 @@ impl Trial {
         change(&mut new);
         new.said.push(said.to_owned());
         new.how.push(how);
-        if !cost.is_empty() {
-            new.cost.push(cost);
-        }
+        new.cost.push(cost);
         new
     }
 }
@@ -76,7 +74,8 @@ impl Trial {
 /// A single change: what it is called and how it is made.
 type Step<'a> = (&'a str, &'static str, &'static str, Box<dyn Fn(&mut Trial)>);
 
-const GRAPH_HOW: &str = "torch.cuda.make_graphed_callables(model, inputs), or capture the step with torch.cuda.graph";
+const GRAPH_HOW: &str =
+    "torch.cuda.make_graphed_callables(model, inputs), or capture the step with torch.cuda.graph";
 const COMPILE_HOW: &str = "model = torch.compile(model)";
 const BOTH_HOW: &str = "model = torch.compile(model, mode=\"reduce-overhead\")";
 
@@ -86,7 +85,9 @@ fn launches(base: Run) -> Vec<Step<'static>> {
         (Run::Compile, COMPILE_HOW, "the first step compiles for a minute"),
         (Run::CompileGraph, BOTH_HOW, "the first step compiles for a minute; fixed shapes and addresses"),
     ];
-    let better = move |run: Run| run != base && (run.compiles() || !base.compiles()) && (run.replays() || !base.replays());
+    let better = move |run: Run| {
+        run != base && (run.compiles() || !base.compiles()) && (run.replays() || !base.replays())
+    };
     let chosen = all.into_iter().filter(move |(run, ..)| better(*run));
     chosen
         .map(|(run, how, cost)| {
@@ -187,6 +188,8 @@ pub fn rank(model: &TimeModel, graph: &Graph, options: LowerOptions, run: Run, g
                 }
             }
         }
+        // A compiler lays feature maps channels-last by itself.
+        next.retain(|(t, _)| !(t.run.compiles() && t.channels_last && !base.channels_last));
         trials.extend(next.iter().map(|(t, _)| t.clone()));
         level = next;
     }
@@ -206,7 +209,7 @@ pub fn rank(model: &TimeModel, graph: &Graph, options: LowerOptions, run: Run, g
                 iteration_ms: p.time.ms(),
                 low_ms: p.low.ms(),
                 high_ms: p.high.ms(),
-                gain: rate(&p, &i) / before - 1.0,
+                gain: 1.0 - before / rate(&p, &i),
                 memory_mib: i.memory.peak.mib(),
                 fits: reserve.fits(preflop_cost::fit::prudent_peak(&i), gpu),
                 how: t.how.clone(),

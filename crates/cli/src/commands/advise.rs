@@ -6,6 +6,7 @@ use crate::run_args::RunArgs;
 use clap::Args;
 use preflop_core::report::advise::{self, Advice};
 use preflop_core::time::TimeModel;
+use preflop_core::units::{Bytes, Seconds};
 use std::io::Write as _;
 
 /// Rank the options that make a run faster: compile, CUDA graphs, layout, number formats, optimizer, batch
@@ -34,8 +35,12 @@ pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
         return output::print_json(&ranking);
     }
     let mut out = output::stdout();
-    let already = if ranking.already.is_empty() { String::new() } else { format!(" with {}", ranking.already.join(" ")) };
-    writeln!(out, "{}{already} on {}: {:.4} ms\n", job.graph.name, gpu.name, ranking.base_ms)?;
+    let already = if ranking.already.is_empty() {
+        String::new()
+    } else {
+        format!(" with {}", ranking.already.join(" "))
+    };
+    writeln!(out, "{}{already} on {}: {}\n", job.graph.name, gpu.name, ms(ranking.base_ms))?;
     for way in ranking.options.iter().take(SHOWN) {
         line(&mut out, way)?;
     }
@@ -49,23 +54,25 @@ pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
+fn ms(time: f64) -> String {
+    output::time(Seconds(time / 1e3))
+}
+
 fn line(out: &mut impl std::io::Write, way: &Advice) -> std::io::Result<()> {
     let fits = if way.fits { "" } else { ", DOES NOT FIT" };
     writeln!(
         out,
-        "{:+5.0} %  {:.4} ms ({:.4} to {:.4})  {:.0} MiB{fits}  {}",
-        100.0 * way.gain,
-        way.iteration_ms,
-        way.low_ms,
-        way.high_ms,
-        way.memory_mib,
+        "{:+5.0} %  {} ({} to {})  {}{fits}  {}",
+        -100.0 * way.gain,
+        ms(way.iteration_ms),
+        ms(way.low_ms),
+        ms(way.high_ms),
+        output::memory(Bytes::from_mib(way.memory_mib)),
         way.options.join(" ")
     )?;
-    for (how, cost) in way.how.iter().zip(way.cost.iter().map(Some).chain(std::iter::repeat(None))) {
-        match cost {
-            Some(cost) => writeln!(out, "         {how}  ({cost})")?,
-            None => writeln!(out, "         {how}")?,
-        }
+    for (how, cost) in way.how.iter().zip(&way.cost) {
+        let cost = if cost.is_empty() { String::new() } else { format!("  ({cost})") };
+        writeln!(out, "         {how}{cost}")?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ mod view;
 
 pub use document::{Capture, CaptureError};
 
-use preflop_graph::{Run, Fixed, Graph, HostWork, Iteration, Mode, OptimizerChoice, Phase, Precision};
+use preflop_graph::{Fixed, Graph, HostWork, Iteration, Mode, OptimizerChoice, Phase, Precision, Run};
 use preflop_units::dtype::Dtype;
 use std::sync::Arc;
 
@@ -38,7 +38,13 @@ impl Capture {
             samples: self.samples,
             replayed: self.run().replays(),
         };
-        Fixed { iteration, mode: self.mode, precision: self.precision(), run: self.run(), notes: self.notes() }
+        Fixed {
+            iteration,
+            mode: self.mode,
+            precision: self.precision(),
+            run: self.run(),
+            notes: self.notes(),
+        }
     }
 
     /// How it was launched.
