@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator
 from ._errors import CaptureError, PreflopError
 from ._graph import Graph
 
+#: The GPU that compiled functions are compiled for unless one is named: the one that was measured.
+DEFAULT_GPU = "h200"
+
 if TYPE_CHECKING:
     import torch
 
@@ -46,7 +49,9 @@ class Recording(Graph):
 
 
 @contextlib.contextmanager
-def record(name: str | None = None, *, samples: int | None = None) -> Iterator[Recording]:
+def record(
+    name: str | None = None, *, samples: int | None = None, gpu: str = DEFAULT_GPU, strict: bool = False
+) -> Iterator[Recording]:
     """Records the training step inside the block, without a GPU and without computing anything.
 
     Models and optimizers made before the block are used as they are and left as they were; their parameters become fake
@@ -60,12 +65,16 @@ def record(name: str | None = None, *, samples: int | None = None) -> Iterator[R
         print(graph.predict("h100"))
 
     Call ``graph.step()`` at the end of each iteration to run several; the last complete one is the graph.
+
+    Functions of ``torch.compile`` are compiled for ``gpu`` and recorded as the kernels that would be launched there. One that can't be
+    compiled here is recorded eagerly and the result says so; with ``strict`` it is an error.
     """
     _torch()
     from ._graph_file import document
     from ._record import Session, recording
 
     session = Session()
+    session.compile_gpu, session.strict_compile = gpu, strict
     graph = Recording(session)
     with recording(session):
         yield graph
@@ -74,7 +83,15 @@ def record(name: str | None = None, *, samples: int | None = None) -> Iterator[R
     graph._document = document(session, name or session.model_name or "model", samples)
 
 
-def capture(fn: Callable[..., Any], *args: Any, name: str | None = None, samples: int | None = None, **kwargs: Any) -> Graph:
+def capture(
+    fn: Callable[..., Any],
+    *args: Any,
+    name: str | None = None,
+    samples: int | None = None,
+    gpu: str = DEFAULT_GPU,
+    strict: bool = False,
+    **kwargs: Any,
+) -> Graph:
     """Records one call of ``fn(*args, **kwargs)``, a training step or a forward, after one that warms up.
 
         def step(images, labels):
@@ -87,7 +104,7 @@ def capture(fn: Callable[..., Any], *args: Any, name: str | None = None, samples
     """
     if not callable(fn):
         raise PreflopError(f"`capture` takes a function, not {type(fn).__name__}")
-    with record(name, samples=samples) as graph:
+    with record(name, samples=samples, gpu=gpu, strict=strict) as graph:
         args, kwargs = graph._session.inputs(args, kwargs)
         for _ in range(2):
             fn(*args, **kwargs)

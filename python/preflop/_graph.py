@@ -76,9 +76,13 @@ class Graph:
             self._path = path
         return self._path
 
-    def predict(self, gpu: str) -> Prediction:
-        """How long the iteration takes on a GPU (a name of ``preflop gpus``, or the path of a GPU file)."""
-        said = answer("predict", self._file(), "--gpu", gpu)
+    def predict(self, gpu: str, *, run: str | None = None) -> Prediction:
+        """How long the iteration takes on a GPU (a name of ``preflop gpus``, or the path of a GPU file).
+
+        ``run`` is ``eager``, ``graph``, ``compile`` or ``compile-graph``; without it the iteration is launched as it was recorded.
+        """
+        how = () if run is None else ("--run", run)
+        said = answer("predict", self._file(), "--gpu", gpu, *how)
         return Prediction._of(said, self._assumptions(gpu, said["gpu_busy_ms"]))
 
     @property
@@ -102,6 +106,10 @@ class Graph:
     def predict_busy(self, gpu: str) -> float:
         """The GPU's time in operators alone, in milliseconds."""
         return answer("predict", self._file(), "--gpu", gpu)["gpu_busy_ms"]
+
+    def advise(self, gpu: str) -> list[dict[str, Any]]:
+        """Ways to run the iteration faster on a GPU, the best first, each with its gain and what to write."""
+        return answer("advise", self._file(), "--gpu", gpu)["options"]
 
     def compare(self, gpus: Iterable[str] | str = "all", *, rank: str = "time") -> Comparison:
         """The iteration on several GPUs, ranked by ``time``, ``cost`` or ``energy``."""

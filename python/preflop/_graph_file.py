@@ -8,8 +8,9 @@ import torch
 
 from ._session import Session
 
-#: Raised when a reader of the older form would misread the newer one.
+#: Raised when a reader of the older form would misread the newer one: the second has fused kernels.
 FORMAT_VERSION = 1
+COMPILED_VERSION = 2
 
 
 def _tf32(backend: Any) -> bool:
@@ -26,9 +27,12 @@ def document(session: Session, name: str, samples: int | None) -> dict[str, Any]
     session.settle()
     last = session.final()
     training = any(op["phase"] != "forward" for op in last.ops)
+    ran = [op for op in last.ops if not op.get("captured") and not op.get("view")]
+    replayed = bool(ran) and all(op.get("replayed") for op in ran)
+    compiled = session.compilation.report() if session.compilation is not None else None
     return {
         "format": "preflop-capture",
-        "version": FORMAT_VERSION,
+        "version": COMPILED_VERSION if compiled or replayed else FORMAT_VERSION,
         "name": name,
         "torch": torch.__version__,
         "samples": samples or session.samples_of(last) or 1,
@@ -44,5 +48,7 @@ def document(session: Session, name: str, samples: int | None) -> dict[str, Any]
         "tensors": session.tensors,
         "storages": [[s["bytes"], s["kind"], s["first"], s["last"]] for s in session.storages],
         "ops": last.ops,
+        **({"replayed": True} if replayed else {}),
         "assumptions": list(session.assumptions.values()),
+        **({"compile": compiled} if compiled else {}),
     }

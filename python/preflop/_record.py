@@ -14,7 +14,7 @@ from typing import Any, Iterator
 
 import torch
 
-from . import _autocast, _choices, _cuda, _distributed, _files
+from . import _autocast, _choices, _compile, _cuda, _cuda_graphs, _distributed, _files
 from ._modes import Mover, Recorder
 from ._moving import weights_as
 from ._errors import CaptureError, PreflopError
@@ -138,9 +138,9 @@ def recording(session: Session) -> Iterator[None]:
         stack.enter_context(_cuda.replaced(torch.optim.Optimizer, "__init__", optimizer_made))
         stack.callback(register_optimizer_step_pre_hook(before_step).remove)
         stack.callback(register_optimizer_step_post_hook(after_step).remove)
-        # Compiled functions run as they were written: what the compiler would fuse is not known here.
-        if "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance"):
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(_cuda_graphs.cuda_graphs(session))
+        if "torch._dynamo" in sys.modules:
+            stack.enter_context(_compile.compiled_functions(session, stack))
         stack.enter_context(Recorder(session))
         stack.enter_context(Mover(session))
         try:

@@ -121,6 +121,10 @@ class Session(Moving):
         self.model_name: str | None = None
         self.accumulations: list[tuple[int, int | None, dict[str, Any]]] = []
         self.detaching = False
+        #: The GPU that compiled functions are compiled for, and whether one that can't be is an error.
+        self.compile_gpu = "h200"
+        self.strict_compile = False
+        self.compilation: Any = None
 
     # Storages -------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,10 @@ pub struct Question {
     pub precision: &'static str,
     /// Training or inference.
     pub mode: &'static str,
+    /// How it is launched: eager, graph, compile, compile-graph.
+    pub run: &'static str,
+    /// What a reader of the result should know.
+    pub notes: Vec<String>,
 }
 
 /// The answer, with the names and units that scripts rely on.
@@ -43,6 +47,8 @@ pub struct Answer<'a> {
     pub high_ms: f64,
     pub gpu_busy_ms: f64,
     pub host_ms: f64,
+    /// Kernels that a profiler would count.
+    pub kernels: f64,
     pub memory_mib: f64,
     /// The peak with context and reserve: what the card must have.
     pub needed_mib: f64,
@@ -153,6 +159,7 @@ impl<'a> Answer<'a> {
             high_ms: p.high.ms(),
             gpu_busy_ms: p.gpu_busy.ms(),
             host_ms: p.host.ms(),
+            kernels: p.launches,
             memory_mib: m.peak.mib(),
             needed_mib: reserve.needed(prudent).mib(),
             fits: reserve.fits(prudent, gpu),
@@ -194,6 +201,8 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
         seq: job.seq,
         precision: asked.run.precision.name(),
         mode: asked.run.mode.name(),
+        run: "eager",
+        notes: Vec::new(),
     };
     let reserve = Reserve::default();
     let largest = if reserve.fits(fit::prudent_peak(&job.iteration), gpu) {

@@ -43,6 +43,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Predict(commands::predict::PredictArgs),
+    Advise(commands::advise::AdviseArgs),
     Ops(commands::ops::OpsArgs),
     Gpus(commands::gpus::GpusArgs),
     Models(commands::models::ModelsArgs),
@@ -74,6 +75,7 @@ fn execute(cli: Cli) -> anyhow::Result<()> {
     let output = Output::new(cli.json, cli.color);
     match cli.command {
         Command::Predict(args) => commands::predict::run(&args, &output),
+        Command::Advise(args) => commands::advise::run(&args, &output),
         Command::Ops(args) => commands::ops::run(&args, &output),
         Command::Gpus(args) => commands::gpus::run(args, &output),
         Command::Models(args) => commands::models::run(args, &output),

@@ -54,7 +54,9 @@ impl<'a> Report<'a> {
         let mode = if q.mode == "train" { "training" } else { "inference" };
         let gpu =
             if self.gpu.title == self.gpu.name { String::new() } else { format!(" ({})", self.gpu.title) };
-        let title = format!("{} {mode}, batch {}{seq}, {} on {}{gpu}", q.model, q.batch, q.precision, q.gpu);
+        let run = if q.run == "eager" { String::new() } else { format!(", {}", q.run) };
+        let title =
+            format!("{} {mode}, batch {}{seq}, {}{run} on {}{gpu}", q.model, q.batch, q.precision, q.gpu);
         writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
         for (what, text) in self.facts(output) {
             let text = output::wrapped(&text, output.width.saturating_sub(14), "              ");
@@ -218,6 +220,7 @@ impl<'a> Report<'a> {
         if !self.answer.fits {
             out.push(self.how_to_fit());
         }
+        out.extend(self.answer.question.notes.iter().map(|n| format!("Note: {n}")));
         if !self.answer.unmodelled.is_empty() {
             let list: Vec<String> = self
                 .answer

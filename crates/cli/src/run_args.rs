@@ -1,10 +1,17 @@
 //! How a model is run: the options that every command about a model shares.
 
+use crate::error::InputError;
 use crate::input;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use preflop_core::model::{Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, lower};
+use preflop_core::model::{
+    Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Run, launched, lower,
+};
 use preflop_import::exported::Bindings;
+
+/// What is said where no compiler was asked.
+const COMPILED_BY_RULE: &str = "the compiled form follows a rule of fusion, not a compiler's listing, and its memory is that of the eager run: \
+    record the step with `preflop.capture` for the kernels that Inductor would launch";
 
 /// Sizes, formats, mode and optimizer of one iteration.
 #[derive(Debug, Clone, Args)]
@@ -34,9 +41,26 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", value_parser = optimizer())]
     pub optimizer: Option<OptimizerChoice>,
 
+    /// How it is launched: operator by operator, as a CUDA graph, through torch.compile, or both [default: eager, or as recorded]
+    #[arg(long = "run", value_name = "HOW", value_parser = launching())]
+    pub launching: Option<Run>,
+
+    /// How feature maps lie in memory
+    #[arg(long, value_name = "LAYOUT", default_value = "nchw", value_parser = layout())]
+    pub layout: Layout,
+
     /// Attention as one fused kernel, or as plain products with the scores in memory
     #[arg(long, value_name = "HOW", default_value = "fused", value_parser = attention())]
     pub attention: AttentionChoice,
+}
+
+/// How feature maps lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Channel by channel, PyTorch's default.
+    Nchw,
+    /// Channels innermost.
+    ChannelsLast,
 }
 
 /// How attention is run.
@@ -79,6 +103,22 @@ pub fn optimizer() -> impl TypedValueParser<Value = OptimizerChoice> {
     ])
 }
 
+/// For `--run`.
+fn launching() -> impl TypedValueParser<Value = Run> {
+    choice(Run::ALL.map(|r| (PossibleValue::new(r.name()), r)).to_vec())
+}
+
+/// For `--layout`.
+fn layout() -> impl TypedValueParser<Value = Layout> {
+    choice(vec![
+        (PossibleValue::new("nchw").help("PyTorch's default"), Layout::Nchw),
+        (
+            PossibleValue::new("channels-last").help("model.to(memory_format=torch.channels_last)"),
+            Layout::ChannelsLast,
+        ),
+    ])
+}
+
 /// For `--attention`.
 fn attention() -> impl TypedValueParser<Value = AttentionChoice> {
     choice(vec![
@@ -99,6 +139,10 @@ pub struct Job {
     pub iteration: Iteration,
     /// How: a recorded iteration has its own mode and formats.
     pub options: LowerOptions,
+    /// How it is launched.
+    pub run: Run,
+    /// What a reader of the result should know.
+    pub notes: Vec<String>,
 }
 
 impl RunArgs {
@@ -120,8 +164,26 @@ impl RunArgs {
         if self.attention == AttentionChoice::Eager {
             graph = graph.with_eager_attention();
         }
+        if self.layout == Layout::ChannelsLast {
+            if graph.fixed.is_some() {
+                let message = format!("`{model}` is a recorded iteration, which has its layout");
+                let hint = "record it with `model.to(memory_format=torch.channels_last)`";
+                return Err(InputError::new(message).hint(hint).into());
+            }
+            graph.channels_last = true;
+        }
         let options = graph.settled(self.options());
-        let iteration = lower(&graph, &options)?;
-        Ok(Job { graph, iteration, options })
+        let recorded = graph.fixed.as_ref().map_or(Run::Eager, |f| f.run);
+        let mut notes = graph.fixed.as_ref().map_or_else(Vec::new, |f| f.notes.clone());
+        let run = self.launching.unwrap_or(recorded);
+        if run.compiles() && !recorded.compiles() {
+            notes.push(COMPILED_BY_RULE.to_owned());
+        }
+        if recorded.compiles() && !run.compiles() {
+            let message = format!("`{model}` was recorded compiled and has no eager form");
+            return Err(InputError::new(message).hint("record it without torch.compile").into());
+        }
+        let iteration = launched(lower(&graph, &options)?, run);
+        Ok(Job { graph, iteration, options, run, notes })
     }
 }

@@ -91,6 +91,46 @@ pub enum OptimizerChoice {
     None,
 }
 
+/// How an iteration is launched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Run {
+    /// Operator by operator.
+    #[default]
+    Eager,
+    /// Captured once as a CUDA graph, then replayed.
+    Graph,
+    /// Through `torch.compile`.
+    Compile,
+    /// Both: `mode="reduce-overhead"`.
+    CompileGraph,
+}
+
+impl Run {
+    /// All, in the order of the command line's help.
+    pub const ALL: [Self; 4] = [Self::Eager, Self::Graph, Self::Compile, Self::CompileGraph];
+
+    /// The name used on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Eager => "eager",
+            Self::Graph => "graph",
+            Self::Compile => "compile",
+            Self::CompileGraph => "compile-graph",
+        }
+    }
+
+    /// Is it compiled?
+    pub fn compiles(self) -> bool {
+        matches!(self, Self::Compile | Self::CompileGraph)
+    }
+
+    /// Is it replayed?
+    pub fn replays(self) -> bool {
+        matches!(self, Self::Graph | Self::CompileGraph)
+    }
+}
+
 /// How to run a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LowerOptions {
@@ -181,6 +221,9 @@ pub struct Iteration {
     pub parameters: u64,
     /// Samples of one iteration.
     pub samples: u64,
+    /// Is it captured as a CUDA graph and replayed? Then the host launches it as a whole.
+    #[serde(default)]
+    pub replayed: bool,
 }
 
 /// An iteration that is fixed: its number formats, mode and batch are as recorded.
@@ -192,4 +235,8 @@ pub struct Fixed {
     pub mode: Mode,
     /// As recorded.
     pub precision: Precision,
+    /// How it was launched.
+    pub run: Run,
+    /// What a reader of the result should know about the recording.
+    pub notes: Vec<String>,
 }

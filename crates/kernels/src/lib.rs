@@ -5,6 +5,7 @@ pub mod conv;
 pub mod conv_features;
 pub mod conv_form;
 pub mod depthwise;
+pub mod fused;
 pub mod gemm;
 pub mod launch;
 pub mod linear;

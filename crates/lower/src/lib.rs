@@ -4,6 +4,19 @@
 //! operators in order, the host's work and the memory at its peak.
 
 pub mod capture;
+mod compiled;
 mod eager;
 
 pub use eager::lower;
+
+use preflop_graph::{Iteration, Run};
+use preflop_ops::Op;
+
+/// The iteration as it is launched: fused where it is compiled, without the host where it is replayed. What was recorded from a
+/// compiler is compiled already.
+#[must_use]
+pub fn launched(iteration: Iteration, run: Run) -> Iteration {
+    let already = iteration.steps.iter().any(|s| matches!(s.call.op, Op::Fused(_)));
+    let iteration = if run.compiles() && !already { compiled::compiled(&iteration) } else { iteration };
+    Iteration { replayed: iteration.replayed || run.replays(), ..iteration }
+}

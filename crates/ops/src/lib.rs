@@ -7,6 +7,7 @@
 mod attention;
 mod conv;
 mod elementwise;
+mod fused;
 mod gemm;
 mod indexing;
 mod movement;
@@ -22,6 +23,7 @@ mod vision;
 pub use attention::Attention;
 pub use conv::Conv;
 pub use elementwise::{Elementwise, ElementwiseKind, Pairing};
+pub use fused::{Fused, FusedForm, FusedTraits};
 pub use gemm::{Gemm, GemmKind, Layout};
 pub use indexing::{CrossEntropy, Embedding};
 pub use movement::{Movement, MovementKind};
@@ -104,6 +106,8 @@ pub enum Op {
     RoiAlign(RoiAlign),
     /// Non-maximum suppression.
     Nms(Nms),
+    /// A kernel that a compiler fused.
+    Fused(Fused),
     /// An operator we do not know: kept by name with its bytes, never counted as zero.
     Unmodelled {
         /// Its name.
@@ -127,11 +131,12 @@ pub enum Family {
     Elementwise,
     Movement,
     Unmodelled,
+    Fused,
 }
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Gemm,
         Self::Conv,
         Self::Attention,
@@ -141,6 +146,7 @@ impl Family {
         Self::Elementwise,
         Self::Movement,
         Self::Unmodelled,
+        Self::Fused,
     ];
 
     /// The name used in reports.
@@ -155,6 +161,7 @@ impl Family {
             Self::Elementwise => "elementwise",
             Self::Movement => "movement",
             Self::Unmodelled => "unmodelled",
+            Self::Fused => "fused",
         }
     }
 }
@@ -215,7 +222,7 @@ impl OpCall {
             Op::Embedding(o) => o.flops(self.pass),
             Op::CrossEntropy(o) => o.flops(),
             Op::Optimizer(o) => o.flops(),
-            Op::Movement(_) | Op::Unmodelled { .. } => Flops::ZERO,
+            Op::Movement(_) | Op::Fused(_) | Op::Unmodelled { .. } => Flops::ZERO,
             Op::Interpolate(o) => o.flops(),
             Op::RoiAlign(o) => o.flops(),
             Op::Nms(o) => o.flops(),
@@ -240,6 +247,7 @@ impl OpCall {
             Op::Interpolate(o) => o.traffic(e),
             Op::RoiAlign(o) => o.traffic(e),
             Op::Nms(o) => o.traffic(),
+            Op::Fused(o) => o.traffic(),
             Op::Unmodelled { bytes, .. } => {
                 Traffic { read: Bytes(*bytes as f64 / 2.0), written: Bytes(*bytes as f64 / 2.0) }
             }
@@ -257,6 +265,7 @@ impl OpCall {
             Op::Spatial(_) | Op::Interpolate(_) | Op::RoiAlign(_) => Family::Spatial,
             Op::Elementwise(_) => Family::Elementwise,
             Op::Embedding(_) | Op::Optimizer(_) | Op::Movement(_) => Family::Movement,
+            Op::Fused(_) => Family::Fused,
             Op::Nms(_) | Op::Unmodelled { .. } => Family::Unmodelled,
         }
     }
@@ -326,6 +335,7 @@ impl OpCall {
             Op::Interpolate(_) => "interpolate",
             Op::RoiAlign(_) => "roi_align",
             Op::Nms(_) => "nms",
+            Op::Fused(o) => o.form.name(),
             Op::Unmodelled { name, .. } => name,
         }
     }

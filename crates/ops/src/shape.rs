@@ -30,6 +30,8 @@ pub fn describe(call: &OpCall) -> String {
         Op::Interpolate(i) => format!("{}x{}x{}x{} to {}x{}", i.batch, i.channels, i.h, i.w, i.oh, i.ow),
         Op::RoiAlign(r) => format!("{}x{}x{}x{}", r.rois, r.channels, r.size, r.size),
         Op::Nms(n) => n.boxes.to_string(),
+        Op::Fused(f) if f.reduced > 1 => format!("{} of {}", f.elements, f.reduced),
+        Op::Fused(f) => f.elements.to_string(),
         Op::Unmodelled { bytes, .. } => format!("{bytes} bytes"),
     }
 }

@@ -4,6 +4,7 @@
 
 mod accuracy;
 mod advice;
+pub mod advise;
 mod markdown;
 mod recording;
 mod summary;

@@ -4,6 +4,7 @@ mod convolution;
 mod draft;
 mod expert;
 mod form;
+mod fused;
 mod growth;
 mod plain;
 mod plan;

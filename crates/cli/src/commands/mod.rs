@@ -1,5 +1,6 @@
 //! One file per command: its arguments with their help, and what it does.
 
+pub mod advise;
 pub mod calibrate;
 pub mod cluster;
 pub mod collective;

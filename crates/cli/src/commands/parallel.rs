@@ -593,6 +593,8 @@ fn replicated(
             graph: subject.job.graph.clone(),
             iteration: subject.job.iteration.clone(),
             options: subject.job.options,
+            run: subject.job.run,
+            notes: subject.job.notes.clone(),
         })
     })?;
     let one = time_model.predict_iteration(&job.iteration, &cluster.node.gpu);

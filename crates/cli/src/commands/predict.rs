@@ -69,6 +69,8 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
         seq: job.graph.seq,
         precision: job.options.precision.name(),
         mode: job.options.mode.name(),
+        run: job.run.name(),
+        notes: job.notes.clone(),
     };
     let largest = largest_batch(args, &job.iteration, &gpu)?;
     let mut report = Report::new(&question, &gpu, &job.iteration, &prediction, largest);

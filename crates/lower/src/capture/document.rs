@@ -5,8 +5,8 @@ use preflop_units::dtype::Dtype;
 use serde::Deserialize;
 use thiserror::Error;
 
-/// The form of the file that this reader knows.
-const VERSION: u64 = 1;
+/// The newest form of the file that this reader knows: the second has kernels that a compiler fused.
+const VERSION: u64 = 2;
 /// Elements of one tensor; beyond this a file is damaged (a terabyte of fp32).
 const MAX_ELEMENTS: u64 = 1 << 38;
 
@@ -17,7 +17,7 @@ pub enum CaptureError {
     #[error("not a captured graph: {0}")]
     Json(String),
     /// Written by a newer recorder.
-    #[error("a captured graph of version {0}; this program reads version {VERSION}")]
+    #[error("a captured graph of version {0}; this program reads versions up to {VERSION}")]
     Version(u64),
     /// The file contradicts itself.
     #[error("operator {op} (`{name}`): {problem}")]
@@ -106,6 +106,67 @@ pub(super) struct Operator {
     /// Does it work element by element?
     #[serde(default)]
     pub pointwise: bool,
+    /// Was it only captured into a CUDA graph, not run?
+    #[serde(default)]
+    pub captured: bool,
+    /// Was it run by replaying a CUDA graph?
+    #[serde(default)]
+    pub replayed: bool,
+    /// What is known of it if a compiler fused it.
+    #[serde(default)]
+    pub fused: Option<FusedKernel>,
+}
+
+/// A fused kernel as its compiler lists it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct FusedKernel {
+    /// Name; it lists the operators that were fused.
+    pub kernel: String,
+    /// How it walks: `pointwise`, `reduction`, `persistent_reduction`, `template`, ..
+    pub form: String,
+    /// What a reduction runs along: `inner`, `outer`, ..
+    #[serde(default)]
+    pub hint: Option<String>,
+    /// Does it walk in two orders?
+    #[serde(default)]
+    pub tiled_2d: bool,
+    /// Places of the result.
+    pub elements: u64,
+    /// Values reduced for each.
+    pub reduced: u64,
+    /// Rows of a kernel that walks in two orders.
+    #[serde(default)]
+    pub y: Option<u64>,
+    /// The compiler's count of bytes.
+    pub bytes: u64,
+    /// Loads at each place.
+    pub loads: u32,
+    /// Stores.
+    pub stores: u32,
+    /// Does it add to memory one by one?
+    #[serde(default)]
+    pub atomics: bool,
+    /// Does it draw random numbers?
+    #[serde(default)]
+    pub random: bool,
+}
+
+/// What the recorder says about compilation.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Compiled {
+    /// The GPU that was compiled for.
+    pub gpu: String,
+    /// Programs that the compiler wrote.
+    pub graphs: u64,
+    /// Were CUDA graphs asked for (`mode="reduce-overhead"`)?
+    #[serde(default)]
+    pub cuda_graphs: bool,
+    /// Was autotuning asked for (`mode="max-autotune"`)?
+    #[serde(default)]
+    pub autotune: bool,
+    /// Functions that could not be compiled and were recorded eagerly, with the reason.
+    #[serde(default)]
+    pub eager: Vec<String>,
 }
 
 /// A recorded iteration.
@@ -140,6 +201,12 @@ pub struct Capture {
     pub(super) tensors: Vec<TensorEntry>,
     pub(super) storages: Vec<StorageEntry>,
     pub(super) ops: Vec<Operator>,
+    /// What was compiled, if anything was.
+    #[serde(default)]
+    pub compile: Option<Compiled>,
+    /// Was the iteration captured as a CUDA graph?
+    #[serde(default)]
+    pub(super) replayed: bool,
 }
 
 impl Capture {
@@ -149,7 +216,7 @@ impl Capture {
         if capture.format != "preflop-capture" {
             return Err(CaptureError::Json(format!("its format is `{}`", capture.format)));
         }
-        if capture.version != VERSION {
+        if !(1..=VERSION).contains(&capture.version) {
             return Err(CaptureError::Version(capture.version));
         }
         capture.check()?;

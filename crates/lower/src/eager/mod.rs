@@ -123,6 +123,7 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelEr
         host,
         parameters: graph.parameter_count(),
         samples: graph.samples,
+        replayed: false,
     })
 }
 

@@ -208,6 +208,7 @@ impl TimeModel {
             },
             Op::Attention(a) => self.attention(a, call, gpu),
             Op::Rnn(r) => self.rnn(r, call, gpu),
+            Op::Fused(f) => self.fused(f, call, gpu),
             _ => self.stream(call, gpu),
         }
     }

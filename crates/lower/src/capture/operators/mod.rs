@@ -3,6 +3,7 @@
 //! The rules are those by which `model::lower` expands the zoo, read in the other direction, so that a zoo model and the
 //! recorded run of the same network give the same operators.
 
+mod fused;
 mod layers;
 mod optimizer;
 mod pointwise;
@@ -81,6 +82,9 @@ pub(super) fn steps(capture: &Capture) -> Vec<Step> {
 
 /// Framework operators that one recorded operator stands for.
 pub(super) fn dispatched(capture: &Capture, op: &Operator) -> u64 {
+    if op.captured || op.replayed {
+        return 0;
+    }
     let call = Call::new(capture, op);
     match call.plain_name().0 {
         // The reserve that batch norm asks for is part of its call.
@@ -130,6 +134,12 @@ fn context(capture: &Capture) -> Context {
 
 /// The kernels of one recorded operator.
 fn kernels(call: &Call<'_>, context: &Context) -> Vec<OpCall> {
+    if call.op.captured {
+        return Vec::new();
+    }
+    if let Some(kernel) = &call.op.fused {
+        return vec![fused::launch(kernel, call)];
+    }
     let (name, in_place) = call.plain_name();
     if call.op.view || FREE.contains(&name) {
         return Vec::new();

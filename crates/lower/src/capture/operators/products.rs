@@ -53,7 +53,13 @@ fn vector(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>>
 fn batched(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
     let first = usize::from(name == "baddbmm");
     let a = call.tensor(first)?;
-    let ([b, m, k], [_, _, n]) = (sizes(Some(a))?, sizes(call.tensor(first + 1))?);
+    let second = call.tensor(first + 1)?;
+    let ([b, m, k], [_, _, n]) = (sizes(Some(a))?, sizes(Some(second))?);
+    if b > 1 && second.strides.first() == Some(&0) {
+        // One weight for the whole batch: one product with all its rows.
+        let op = Op::Gemm(Gemm::linear(b.saturating_mul(m), n, k, false));
+        return Some(vec![OpCall::fwd(op, context.product(a.dtype))]);
+    }
     Some(vec![OpCall::fwd(Op::Gemm(Gemm::bmm(b, m, n, k)), context.product(a.dtype))])
 }
 

@@ -1,0 +1,78 @@
+//! `preflop advise`: which options make a run faster, ranked.
+
+use crate::input;
+use crate::output::{self, Output};
+use crate::run_args::RunArgs;
+use clap::Args;
+use preflop_core::report::advise::{self, Advice};
+use preflop_core::time::TimeModel;
+use preflop_core::units::{Bytes, Seconds};
+use std::io::Write as _;
+
+/// Rank the options that make a run faster: compile, CUDA graphs, layout, number formats, optimizer, batch
+#[derive(Debug, Args)]
+pub struct AdviseArgs {
+    /// Model name (see `preflop models`), or a file: captured graph, .onnx, .pt2, Hugging Face config.json
+    model: String,
+
+    /// GPU name (see `preflop gpus`) or the path of a GPU file
+    #[arg(long, value_name = "GPU")]
+    gpu: String,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// Ways shown to people.
+const SHOWN: usize = 12;
+
+/// The model as asked for, then every option that applies.
+pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
+    let gpu = input::gpu(&args.gpu)?;
+    let job = args.run.job(&args.model, None, None)?;
+    let ranking = advise::rank(&TimeModel::embedded(), &job.graph, job.options, job.run, &gpu);
+    if output.json {
+        return output::print_json(&ranking);
+    }
+    let mut out = output::stdout();
+    let already = if ranking.already.is_empty() {
+        String::new()
+    } else {
+        format!(" with {}", ranking.already.join(" "))
+    };
+    writeln!(out, "{}{already} on {}: {}\n", job.graph.name, gpu.name, ms(ranking.base_ms))?;
+    for way in ranking.options.iter().take(SHOWN) {
+        line(&mut out, way)?;
+    }
+    let left = ranking.options.len().saturating_sub(SHOWN);
+    if left > 0 {
+        writeln!(out, "\n{left} more ways with --json")?;
+    }
+    for note in &ranking.notes {
+        writeln!(out, "\n{}", output::wrapped(&format!("Note: {note}"), output.width, "  "))?;
+    }
+    Ok(out.flush()?)
+}
+
+fn ms(time: f64) -> String {
+    output::time(Seconds(time / 1e3))
+}
+
+fn line(out: &mut impl std::io::Write, way: &Advice) -> std::io::Result<()> {
+    let fits = if way.fits { "" } else { ", DOES NOT FIT" };
+    writeln!(
+        out,
+        "{:+5.0} %  {} ({} to {})  {}{fits}  {}",
+        -100.0 * way.gain,
+        ms(way.iteration_ms),
+        ms(way.low_ms),
+        ms(way.high_ms),
+        output::memory(Bytes::from_mib(way.memory_mib)),
+        way.options.join(" ")
+    )?;
+    for (how, cost) in way.how.iter().zip(&way.cost) {
+        let cost = if cost.is_empty() { String::new() } else { format!("  ({cost})") };
+        writeln!(out, "         {how}{cost}")?;
+    }
+    Ok(())
+}

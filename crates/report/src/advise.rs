@@ -1,0 +1,255 @@
+//! Which options make a run faster: each alone and in good combinations, predicted and ranked.
+//!
+//! An option is a change that the caller can make to the run (how it is launched, layout, number formats, optimizer, batch); for
+//! what was recorded only the launch can change. Every line says what to write, and at what price.
+
+use preflop_gpu::Gpu;
+use preflop_graph::{Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Run, zoo};
+use preflop_lower::{launched, lower};
+use preflop_schedule::{IterationPrediction, Schedule as _};
+use preflop_time::TimeModel;
+use preflop_units::dtype::Dtype;
+use serde::Serialize;
+
+/// One way to run, with what it brings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Advice {
+    /// The options, as on the command line.
+    pub options: Vec<String>,
+    /// Predicted iteration.
+    pub iteration_ms: f64,
+    /// 90 % interval of it.
+    pub low_ms: f64,
+    /// 90 % interval of it.
+    pub high_ms: f64,
+    /// Share of the time per sample that is saved.
+    pub gain: f64,
+    /// Peak memory.
+    pub memory_mib: f64,
+    /// Does it fit?
+    pub fits: bool,
+    /// What to write.
+    pub how: Vec<&'static str>,
+    /// What each of them costs; empty if nothing.
+    pub cost: Vec<&'static str>,
+}
+
+/// The answer of `advise`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ranking {
+    /// The run as asked for.
+    pub base_ms: f64,
+    /// Options of it that are on already.
+    pub already: Vec<String>,
+    /// Ways to run, the fastest first.
+    pub options: Vec<Advice>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+}
+
+/// A run with some options changed.
+#[derive(Debug, Clone)]
+struct Trial {
+    run: Run,
+    channels_last: bool,
+    precision: Precision,
+    optimizer: Option<OptimizerChoice>,
+    batch: Option<u64>,
+    said: Vec<String>,
+    how: Vec<&'static str>,
+    cost: Vec<&'static str>,
+}
+
+impl Trial {
+    fn with(&self, said: &str, how: &'static str, cost: &'static str, change: impl Fn(&mut Self)) -> Self {
+        let mut new = self.clone();
+        change(&mut new);
+        new.said.push(said.to_owned());
+        new.how.push(how);
+        new.cost.push(cost);
+        new
+    }
+}
+
+/// A single change: what it is called and how it is made.
+type Step<'a> = (&'a str, &'static str, &'static str, Box<dyn Fn(&mut Trial)>);
+
+const GRAPH_HOW: &str =
+    "torch.cuda.make_graphed_callables(model, inputs), or capture the step with torch.cuda.graph";
+const COMPILE_HOW: &str = "model = torch.compile(model)";
+const BOTH_HOW: &str = "model = torch.compile(model, mode=\"reduce-overhead\")";
+
+fn launches(base: Run) -> Vec<Step<'static>> {
+    let all: [(Run, &'static str, &'static str); 3] = [
+        (Run::Graph, GRAPH_HOW, "fixed shapes and addresses; no work on the host between kernels"),
+        (Run::Compile, COMPILE_HOW, "the first step compiles for a minute"),
+        (Run::CompileGraph, BOTH_HOW, "the first step compiles for a minute; fixed shapes and addresses"),
+    ];
+    let better = move |run: Run| {
+        run != base && (run.compiles() || !base.compiles()) && (run.replays() || !base.replays())
+    };
+    let chosen = all.into_iter().filter(move |(run, ..)| better(*run));
+    chosen
+        .map(|(run, how, cost)| {
+            let said = match run {
+                Run::Graph => "--run graph",
+                Run::Compile => "--run compile",
+                _ => "--run compile-graph",
+            };
+            let change: Box<dyn Fn(&mut Trial)> = Box::new(move |t| t.run = run);
+            (said, how, cost, change)
+        })
+        .collect()
+}
+
+fn formats(base: Precision, gpu: &Gpu) -> Vec<Step<'static>> {
+    let mut out: Vec<Step<'static>> = Vec::new();
+    let bf16 = gpu.has_tensor(Dtype::Bf16);
+    if base == Precision::Fp32 && gpu.has_tensor(Dtype::Tf32) {
+        out.push((
+            "--precision tf32",
+            "torch.set_float32_matmul_precision(\"high\")",
+            "products keep 10 bits of the fraction",
+            Box::new(|t| t.precision = Precision::Tf32),
+        ));
+    }
+    if matches!(base, Precision::Fp32 | Precision::Tf32) && bf16 {
+        out.push((
+            "--precision amp",
+            "with torch.autocast(\"cuda\", torch.bfloat16): ..",
+            "bf16 products and activations",
+            Box::new(|t| t.precision = Precision::Amp),
+        ));
+    }
+    if matches!(base, Precision::Fp32 | Precision::Tf32 | Precision::Amp) && bf16 {
+        out.push((
+            "--precision bf16",
+            "model.bfloat16()",
+            "16-bit weights: check convergence",
+            Box::new(|t| t.precision = Precision::Bf16),
+        ));
+    }
+    out
+}
+
+/// Tries the options that apply and ranks them.
+pub fn rank(model: &TimeModel, graph: &Graph, options: LowerOptions, run: Run, gpu: &Gpu) -> Ranking {
+    let recorded = graph.fixed.is_some();
+    let base = Trial {
+        run,
+        channels_last: graph.channels_last,
+        precision: options.precision,
+        optimizer: options.optimizer,
+        batch: None,
+        said: Vec::new(),
+        how: Vec::new(),
+        cost: Vec::new(),
+    };
+    let mut groups: Vec<Vec<Step<'_>>> = vec![launches(run)];
+    let convolves = graph.nodes.iter().any(|n| matches!(n.op, preflop_graph::graph::GraphOp::Conv { .. }));
+    if !recorded {
+        if convolves && !graph.channels_last && !run.compiles() {
+            groups.push(vec![(
+                "--layout channels-last",
+                "model = model.to(memory_format=torch.channels_last), and the images too",
+                "",
+                Box::new(|t: &mut Trial| t.channels_last = true),
+            )]);
+        }
+        groups.push(formats(options.precision, gpu));
+        let adam = options.optimizer.unwrap_or(graph.optimizer) == OptimizerChoice::Adam;
+        if options.mode == Mode::Train && adam {
+            groups.push(vec![(
+                "--optimizer adamw",
+                "torch.optim.AdamW(.., fused=True)",
+                "",
+                Box::new(|t: &mut Trial| t.optimizer = Some(OptimizerChoice::Adamw)),
+            )]);
+        }
+    }
+    let twice = graph.samples.saturating_mul(2);
+    if !recorded && zoo::info(&graph.name).is_ok() {
+        groups.push(vec![(
+            "--batch x2",
+            "twice the batch",
+            "other learning rate; more memory",
+            Box::new(move |t: &mut Trial| t.batch = Some(twice)),
+        )]);
+    }
+    // Each alone, then each choice of one group with each of another, then all groups together.
+    let mut trials: Vec<Trial> = Vec::new();
+    let mut level = vec![(base.clone(), 0_usize)];
+    for _ in 0..MOST_TOGETHER {
+        let mut next = Vec::new();
+        for (trial, from) in &level {
+            for (i, group) in groups.iter().enumerate().skip(*from) {
+                for (said, how, cost, change) in group {
+                    next.push((trial.with(said, how, cost, change), i + 1));
+                }
+            }
+        }
+        // A compiler lays feature maps channels-last by itself.
+        next.retain(|(t, _)| !(t.run.compiles() && t.channels_last && !base.channels_last));
+        trials.extend(next.iter().map(|(t, _)| t.clone()));
+        level = next;
+    }
+    let predict = |t: &Trial| lowered(graph, options, t).map(|i| (model.predict_iteration(&i, gpu), i));
+    let Some((now, first)) = predict(&base) else {
+        return Ranking { base_ms: 0.0, already: Vec::new(), options: Vec::new(), notes: Vec::new() };
+    };
+    let rate = |p: &IterationPrediction, i: &Iteration| i.samples as f64 / p.time.0.max(f64::MIN_POSITIVE);
+    let before = rate(&now, &first);
+    let reserve = preflop_cost::Reserve::default();
+    let mut found: Vec<Advice> = trials
+        .iter()
+        .filter_map(|t| {
+            let (p, i) = predict(t)?;
+            Some(Advice {
+                options: t.said.clone(),
+                iteration_ms: p.time.ms(),
+                low_ms: p.low.ms(),
+                high_ms: p.high.ms(),
+                gain: 1.0 - before / rate(&p, &i),
+                memory_mib: i.memory.peak.mib(),
+                fits: reserve.fits(preflop_cost::fit::prudent_peak(&i), gpu),
+                how: t.how.clone(),
+                cost: t.cost.clone(),
+            })
+        })
+        .collect();
+    found.sort_by(|a, b| b.fits.cmp(&a.fits).then(b.gain.total_cmp(&a.gain)));
+    let mut already = Vec::new();
+    if run != Run::Eager {
+        already.push(format!("--run {}", run.name()));
+    }
+    if graph.channels_last {
+        already.push("--layout channels-last".to_owned());
+    }
+    if options.precision != Precision::Fp32 {
+        already.push(format!("--precision {}", options.precision.name()));
+    }
+    let mut notes = graph.fixed.as_ref().map_or_else(Vec::new, |f| f.notes.clone());
+    if !run.compiles() {
+        notes.push(RULE.to_owned());
+    }
+    if recorded {
+        notes.push("a recorded iteration keeps its formats, layout, optimizer and batch: record the others to compare them".to_owned());
+    }
+    Ranking { base_ms: now.time.ms(), already, options: found, notes }
+}
+
+/// Options tried together at most.
+const MOST_TOGETHER: usize = 3;
+/// What is said about compiled forms that no compiler listed.
+const RULE: &str = "compiled forms follow a rule of fusion; `preflop.capture` of the compiled step lists the compiler's own kernels";
+
+fn lowered(graph: &Graph, options: LowerOptions, trial: &Trial) -> Option<Iteration> {
+    let settled = LowerOptions { precision: trial.precision, optimizer: trial.optimizer, ..options };
+    let rebuilt = match trial.batch {
+        Some(batch) => Some(zoo::build(&graph.name, Some(batch), graph.seq).ok()?),
+        None => None,
+    };
+    let mut graph = rebuilt.unwrap_or_else(|| graph.clone());
+    graph.channels_last |= trial.channels_last;
+    Some(launched(lower(&graph, &settled).ok()?, trial.run))
+}

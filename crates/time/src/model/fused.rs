@@ -1,0 +1,36 @@
+//! Times of fused kernels: their form with its spread, wider where nothing was measured.
+
+use super::draft::{Draft, Sketch, Then};
+use super::{LogInterval, TimeModel};
+use crate::evidence::{Evidence, Library};
+use crate::operator::Bound;
+use preflop_gpu::Gpu;
+use preflop_kernels::{fused, traffic};
+use preflop_learned::trees::MAX_FEATURES;
+use preflop_ops::{Fused, OpCall};
+
+impl TimeModel {
+    pub(super) fn fused<'a>(&'a self, f: &Fused, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
+        let terms = fused::terms(f, gpu);
+        let [low, high] = fused::spread(f.form);
+        let own = LogInterval { low: low.ln(), high: high.ln() };
+        let largest = terms.stream.max(terms.issue);
+        let Evidence { reference, nearness } = self.references.nearest(Library::Own, None, gpu);
+        let draft = Draft {
+            reference: terms.time(),
+            at: fused::terms(f, reference).time(),
+            correction: 0.0,
+            interval: self.on(own, call.family().name(), nearness),
+            bound: if largest < terms.start {
+                Bound::Latency
+            } else if terms.stream >= terms.issue {
+                Bound::Dram
+            } else {
+                Bound::Compute
+            },
+            levels: traffic::streaming(call.traffic(), gpu),
+            launches: 1.0,
+        };
+        Sketch { draft, forest: None, x: [0.0; MAX_FEATURES], then: Then::trusted(0.0, 1.0) }
+    }
+}
