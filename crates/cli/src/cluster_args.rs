@@ -267,7 +267,7 @@ fn bytes(text: &str) -> Option<f64> {
         _ => (text, 1.0),
     };
     let value: f64 = number.parse::<f64>().ok()? * unit;
-    (value >= 1.0 && value <= 1e15).then_some(value)
+    (1.0..=1e15).contains(&value).then_some(value)
 }
 
 /// `512,4096,1K..8G`: single sizes and ranges of powers of two.

@@ -1,5 +1,7 @@
 //! Several GPUs on the command line: names that scripts rely on, and one line for what does not divide, fit or exist.
 
+#![allow(clippy::unwrap_used)]
+
 use preflop_cli::call;
 use serde_json::Value;
 
@@ -145,7 +147,23 @@ fn what_does_not_divide_fit_or_exist_gets_one_line_with_what_works() {
             ],
             "fits",
         ),
-        (vec!["plan", "llama-3-8b", "--cluster", "dgx-h100", "--global-batch", "7"], "divides"),
+        (
+            vec![
+                "plan",
+                "llama-3-8b",
+                "--cluster",
+                "dgx-h100",
+                "--global-batch",
+                "7",
+                "--fixed",
+                "tp=1",
+                "--fixed",
+                "cp=1",
+                "--fixed",
+                "pp=1",
+            ],
+            "divides",
+        ),
         (
             vec!["plan", "llama-3-8b", "--cluster", "dgx-h100", "--global-batch", "8", "--fixed", "foo=1"],
             "`foo`",

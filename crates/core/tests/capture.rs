@@ -56,7 +56,7 @@ fn operators_host_work_and_memory() {
 #[test]
 fn damaged_files_say_what_is_wrong() {
     for (from, to, said) in [
-        ("\"version\": 1", "\"version\": 2", "version 2"),
+        ("\"version\": 1", "\"version\": 3", "version 3"),
         ("preflop-capture", "other", "format"),
         ("{\"t\": 4}], \"out\": [5]}", "{\"t\": 40}], \"out\": [5]}", "beyond the 7 listed"),
         ("[64, \"gradient\", 3, null]", "[64, \"gradient\", 3, 2]", "ends before it begins"),

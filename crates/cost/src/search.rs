@@ -304,6 +304,6 @@ mod tests {
         let gpu = catalog::find("p4").unwrap();
         let found = Search::new(&all).best(&TimeModel::embedded(), &gpu, &Reserve::default(), RankBy::Time);
         assert!(!found.fits);
-        assert_eq!(all[found.place].0, Setup { batch: 512, precision: Precision::Fp32, optimizer: None });
+        assert_eq!(all[found.place].0, Setup { batch: 512, precision: Precision::Amp, optimizer: None });
     }
 }

@@ -184,6 +184,7 @@ fn none_fits(
     model: &preflop_cluster::model::Transformer,
     cluster: &preflop_cluster::Cluster,
 ) -> InputError {
+    #[allow(clippy::single_match_else)]
     match all.nearest {
         Some(p) => {
             let room = cluster.node.gpu.memory;
