@@ -43,7 +43,7 @@ fn runs(shared: &Path) -> Result<Vec<Run>> {
             let field = |name: &str| columns.get(name).map_or("", |i| &record[*i]);
             // The zoo's images are 224 wide and NCHW; compiled runs have other kernels.
             let other =
-                field("image") != "224" || field("layout") == "channels_last" || field("xla") == "True";
+                field("image") != "224" || !matches!(field("layout"), "" | "nchw") || field("xla") == "True";
             let precision = match (field("precision"), number) {
                 ("fp16 autocast", _) => Precision::Amp,
                 ("fp32", 0) => Precision::Tf32,
