@@ -13,11 +13,11 @@ fn run(args: &[&str]) -> Output {
 fn a_dash_is_standard_output_and_the_talk_goes_beside_it() {
     let out = run(&["prices", "import", "--help"]);
     assert!(out.status.success());
-    let out = run(&["explore", "alexnet", "--base", "titan-xp", "-o", "-"]);
+    let out = run(&["explore", "vgg16", "--base", "titan-xp", "-o", "-"]);
     let (said, talk) = (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
     assert!(out.status.success() && said.starts_with("name,"), "{said}");
-    assert!(said.lines().all(|l| l.contains(',')) && talk.contains("alexnet"), "{talk}");
-    let both = run(&["explore", "alexnet", "--base", "titan-xp", "-o", "-", "--json"]);
+    assert!(said.lines().all(|l| l.contains(',')) && talk.contains("vgg16"), "{talk}");
+    let both = run(&["explore", "vgg16", "--base", "titan-xp", "-o", "-", "--json"]);
     assert_eq!(both.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&both.stderr).contains("both want standard output"));
 }
@@ -28,14 +28,14 @@ fn a_pipe_is_written_to_and_a_full_disk_is_told() {
     let pipe = folder.path().join("pipe.csv");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let reader = Command::new("cat").arg(&pipe).stdout(Stdio::piped()).spawn().unwrap();
-    let out = run(&["explore", "alexnet", "--base", "titan-xp", "-o", pipe.to_str().unwrap()]);
+    let out = run(&["explore", "vgg16", "--base", "titan-xp", "-o", pipe.to_str().unwrap()]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let read = reader.wait_with_output().unwrap();
     assert!(read.stdout.starts_with(b"name,"));
     assert!(!std::fs::metadata(&pipe).unwrap().is_file(), "the pipe was replaced");
     let full = folder.path().join("full.csv");
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
-    let out = run(&["explore", "alexnet", "--base", "titan-xp", "-o", full.to_str().unwrap()]);
+    let out = run(&["explore", "vgg16", "--base", "titan-xp", "-o", full.to_str().unwrap()]);
     assert_eq!(out.status.code(), Some(2));
     let said = String::from_utf8(out.stderr).unwrap();
     assert!(
@@ -66,14 +66,15 @@ fn a_key_that_an_operator_lacks_is_told_for_its_row() {
 fn control_characters_of_a_file_do_not_reach_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.json");
-    let event = |name: &str, ts: u32| {
-        format!(
-            r#"{{"ph": "X", "cat": "kernel", "name": {name}, "pid": 0, "tid": 7, "ts": {ts}, "dur": 190, "args": {{"device": 0}}}}"#
-        )
-    };
+    // A kernel of an operator with that name, on a GPU of that name.
     let evil = r#""<img src=x>\u001b]0;evil\u0007\u001b[2J\u009b1m""#;
-    std::fs::write(&path, format!("{{\"traceEvents\": [{}, {}]}}", event(evil, 0), event("\"k\"", 300)))
-        .unwrap();
+    let trace = format!(
+        r#"{{"deviceProperties": [{{"id": 0, "name": {evil}}}], "traceEvents": [
+        {{"ph": "X", "cat": "cpu_op", "name": {evil}, "pid": 1, "tid": 1, "ts": 0, "dur": 40}},
+        {{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 10, "dur": 6, "args": {{"correlation": 7}}}},
+        {{"ph": "X", "cat": "kernel", "name": {evil}, "pid": 0, "tid": 7, "ts": 20, "dur": 190, "args": {{"device": 0, "correlation": 7}}}}]}}"#
+    );
+    std::fs::write(&path, trace).unwrap();
     for args in [&["explain"][..], &["explain", "--md"], &["explain", "--color", "always"]] {
         let out = run(&[args, &[path.to_str().unwrap()]].concat());
         let said = String::from_utf8(out.stdout).unwrap();
