@@ -2,6 +2,7 @@
 //! kept, everything else is left out. One file per format; `words` says which names may stay.
 
 mod csv;
+mod fields;
 mod json;
 #[cfg(feature = "nsys")]
 mod sqlite;
