@@ -191,7 +191,8 @@ impl ParallelArgs {
 
 /// Formats of tensors and of products.
 pub fn formats(precision: Option<Precision>, gpu: &Gpu) -> [Dtype; 2] {
-    let half = if gpu.has_tensor(Dtype::Bf16) || !gpu.has_tensor(Dtype::Fp16) { Dtype::Bf16 } else { Dtype::Fp16 };
+    let half =
+        if gpu.has_tensor(Dtype::Bf16) || !gpu.has_tensor(Dtype::Fp16) { Dtype::Bf16 } else { Dtype::Fp16 };
     match precision {
         None | Some(Precision::Amp | Precision::Bf16) => [half, half],
         Some(Precision::Fp16) => [Dtype::Fp16; 2],
@@ -266,7 +267,7 @@ fn bytes(text: &str) -> Option<f64> {
         _ => (text, 1.0),
     };
     let value: f64 = number.parse::<f64>().ok()? * unit;
-    (value >= 1.0 && value <= 1e15).then_some(value)
+    (1.0..=1e15).contains(&value).then_some(value)
 }
 
 /// `512,4096,1K..8G`: single sizes and ranges of powers of two.
@@ -280,7 +281,8 @@ pub fn byte_list(text: &str) -> anyhow::Result<Vec<f64>> {
         match part.split_once("..") {
             None => out.push(bytes(part).ok_or_else(|| wrong(part))?),
             Some((low, high)) => {
-                let (low, high) = bytes(low).zip(bytes(high)).filter(|(l, h)| l <= h).ok_or_else(|| wrong(part))?;
+                let (low, high) =
+                    bytes(low).zip(bytes(high)).filter(|(l, h)| l <= h).ok_or_else(|| wrong(part))?;
                 let mut size = low;
                 while size <= high * 1.000_001 {
                     out.push(size);
@@ -298,7 +300,10 @@ mod tests {
 
     #[test]
     fn sizes_of_messages() {
-        assert_eq!(byte_list("512,4K,1M..4M").unwrap(), [512.0, 4096.0, 1_048_576.0, 2_097_152.0, 4_194_304.0]);
+        assert_eq!(
+            byte_list("512,4K,1M..4M").unwrap(),
+            [512.0, 4096.0, 1_048_576.0, 2_097_152.0, 4_194_304.0]
+        );
         for bad in ["", "x", "8G..1K", "-1", "1..", "1e99"] {
             assert!(byte_list(bad).is_err(), "{bad}");
         }

@@ -1,5 +1,7 @@
 //! Several GPUs on the command line: names that scripts rely on, and one line for what does not divide, fit or exist.
 
+#![allow(clippy::unwrap_used)]
+
 use preflop_cli::call;
 use serde_json::Value;
 
@@ -30,14 +32,40 @@ fn a_collective_has_the_names_that_scripts_rely_on() {
 #[test]
 fn a_sharded_iteration_adds_up() {
     let answer = json(&[
-        "predict", "llama-3-8b", "--cluster", "dgx-h100x4", "--dp", "8", "--tp", "2", "--pp", "2", "--micro-batch", "1",
-        "--global-batch", "256", "--recompute", "selective", "--stack", "compiled", "--zero", "1",
+        "predict",
+        "llama-3-8b",
+        "--cluster",
+        "dgx-h100x4",
+        "--dp",
+        "8",
+        "--tp",
+        "2",
+        "--pp",
+        "2",
+        "--micro-batch",
+        "1",
+        "--global-batch",
+        "256",
+        "--recompute",
+        "selective",
+        "--stack",
+        "compiled",
+        "--zero",
+        "1",
     ]);
     let total: f64 = answer["breakdown_ms"].as_object().unwrap().values().map(|v| v.as_f64().unwrap()).sum();
     assert!((total / answer["iteration_ms"].as_f64().unwrap() - 1.0).abs() < 1e-9);
     assert_eq!(answer["parallel"]["microbatches"], 32);
     assert_eq!(answer["parallel"]["gpus"], 32);
-    for key in ["low_ms", "high_ms", "mfu", "tokens_per_s", "tokens_per_s_per_gpu", "scaling_efficiency", "memory_mib"] {
+    for key in [
+        "low_ms",
+        "high_ms",
+        "mfu",
+        "tokens_per_s",
+        "tokens_per_s_per_gpu",
+        "scaling_efficiency",
+        "memory_mib",
+    ] {
         assert!(answer[key].as_f64().unwrap() > 0.0, "{key}");
     }
     assert!(answer["mfu"].as_f64().unwrap() < 1.0);
@@ -47,7 +75,16 @@ fn a_sharded_iteration_adds_up() {
 
 #[test]
 fn a_plan_is_best_first_and_its_prediction_is_the_same() {
-    let answer = json(&["plan", "gpt2-xl", "--cluster", "dgx-a100", "--global-batch", "64", "--fixed", "micro-batch=2"]);
+    let answer = json(&[
+        "plan",
+        "gpt2-xl",
+        "--cluster",
+        "dgx-a100",
+        "--global-batch",
+        "64",
+        "--fixed",
+        "micro-batch=2",
+    ]);
     let plans = answer["plans"].as_array().unwrap();
     let times: Vec<f64> = plans.iter().map(|p| p["iteration_ms"].as_f64().unwrap()).collect();
     assert!(times.windows(2).all(|w| w[0] <= w[1]) && times.len() == 10);
@@ -69,17 +106,23 @@ fn any_model_runs_on_several_gpus_and_loses_little() {
 
 #[test]
 fn a_curve_reaches_a_hundred_thousand_gpus() {
-    let answer = json(&["scale", "gpt2", "--node", "dgx-h100", "--gpus", "1..16", "--fixed", "micro-batch=4"]);
+    let answer =
+        json(&["scale", "gpt2", "--node", "dgx-h100", "--gpus", "1..16", "--fixed", "micro-batch=4"]);
     let points = answer["points"].as_array().unwrap();
     assert_eq!(points.len(), 5);
     assert_eq!(points[0]["efficiency"], 1.0);
-    assert!(points.iter().all(|p| p["efficiency_low"].as_f64().unwrap() <= p["efficiency"].as_f64().unwrap()));
+    assert!(
+        points.iter().all(|p| p["efficiency_low"].as_f64().unwrap() <= p["efficiency"].as_f64().unwrap())
+    );
 }
 
 #[test]
 fn what_does_not_divide_fit_or_exist_gets_one_line_with_what_works() {
     for (args, expected) in [
-        (vec!["predict", "llama-3-8b", "--cluster", "3xh100", "--tp", "3"], "tp 3 does not divide 32 heads: take 2 or 4"),
+        (
+            vec!["predict", "llama-3-8b", "--cluster", "3xh100", "--tp", "3"],
+            "tp 3 does not divide 32 heads: take 2 or 4",
+        ),
         (vec!["predict", "llama-3-8b", "--cluster", "dgx-h100x2", "--gpus", "9"], "8 and 16"),
         (vec!["predict", "llama-3-8b", "--cluster", "dgx-h100", "--tp", "16"], "tp x cp x pp must divide 8"),
         (vec!["predict", "llama-3-8b", "--cluster", "dgx-h10"], "did you mean"),
@@ -87,9 +130,31 @@ fn what_does_not_divide_fit_or_exist_gets_one_line_with_what_works() {
         (vec!["predict", "llama-3-8b", "--cluster", "8xh100x4"], "no network"),
         (vec!["predict", "llama-3-8b", "--gpu", "h100", "--tp", "2"], "--cluster"),
         (vec!["predict", "llama-3-8b", "--cluster", "dgx-h100", "--mode", "infer"], "--mode"),
-        (vec!["plan", "llama-3-8b", "--cluster", "4xrtx-4090", "--global-batch", "8", "--fixed", "tp=1", "--fixed", "pp=1", "--fixed", "zero=0"], "fits"),
-        (vec!["plan", "llama-3-8b", "--cluster", "dgx-h100", "--global-batch", "7"], "divides"),
-        (vec!["plan", "llama-3-8b", "--cluster", "dgx-h100", "--global-batch", "8", "--fixed", "foo=1"], "`foo`"),
+        (
+            vec![
+                "plan",
+                "llama-3-8b",
+                "--cluster",
+                "4xrtx-4090",
+                "--global-batch",
+                "8",
+                "--fixed",
+                "tp=1",
+                "--fixed",
+                "pp=1",
+                "--fixed",
+                "zero=0",
+            ],
+            "fits",
+        ),
+        (
+            vec!["plan", "llama-3-8b", "--cluster", "dgx-h100", "--global-batch", "7", "--fixed", "dp=8"],
+            "divides",
+        ),
+        (
+            vec!["plan", "llama-3-8b", "--cluster", "dgx-h100", "--global-batch", "8", "--fixed", "foo=1"],
+            "`foo`",
+        ),
         (vec!["collective", "all-reduce", "--cluster", "1xh100"], "two or more"),
         (vec!["collective", "all-reduce", "--cluster", "dgx-h100", "--bytes", "8G..1K"], "no size"),
         (vec!["collective", "all-sum", "--cluster", "dgx-h100"], "all-reduce"),
@@ -109,7 +174,8 @@ fn cluster_and_node_files_are_read_with_their_own_paths() {
     let node = "name = \"box\"\ngpu = \"a100-sxm-80gb\"\ngpus = 8\n[inside]\ntopology = \"switched\"\n\
         [outside]\nnics = 4\nnic_gbs = 25\nkind = \"infiniband\"\n";
     std::fs::write(path("box.toml"), node).unwrap();
-    std::fs::write(path("mine.toml"), "name = \"mine\"\nnodes = [{ type = \"./box.toml\", count = 4 }]\n").unwrap();
+    std::fs::write(path("mine.toml"), "name = \"mine\"\nnodes = [{ type = \"./box.toml\", count = 4 }]\n")
+        .unwrap();
     let shown = json(&["cluster", "show", &path("mine.toml")]);
     assert_eq!(shown["all_gpus"], 32);
     assert_eq!(shown["network_gbs"], 100.0);
@@ -122,7 +188,20 @@ fn cluster_and_node_files_are_read_with_their_own_paths() {
     assert!(verdict["reason"].as_str().unwrap().contains("peer access"), "{verdict}");
     let trace = path("trace.json");
     let page = path("page.html");
-    json(&["predict", "gpt2", "--cluster", "dgx-a100", "--pp", "4", "--global-batch", "16", "--trace", &trace, "--page", &page]);
+    json(&[
+        "predict",
+        "gpt2",
+        "--cluster",
+        "dgx-a100",
+        "--pp",
+        "4",
+        "--global-batch",
+        "16",
+        "--trace",
+        &trace,
+        "--page",
+        &page,
+    ]);
     let events: Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
     assert!(events["traceEvents"].as_array().unwrap().len() > 32);
     assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));

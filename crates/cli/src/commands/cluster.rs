@@ -70,10 +70,16 @@ fn figures(cluster: &Cluster) -> Vec<(&'static str, String)> {
         ("host memory, GB/s", three_digits(node.host_dram.gbs())),
     ];
     if node.gpus > 1 {
-        out.push(("all-reduce of 1 GiB in a node, bus GB/s", bus(Group { gpus: node.gpus, per_node: node.gpus })));
+        out.push((
+            "all-reduce of 1 GiB in a node, bus GB/s",
+            bus(Group { gpus: node.gpus, per_node: node.gpus }),
+        ));
     }
     if cluster.count > 1 {
-        out.push(("all-reduce of 1 GiB over all, bus GB/s", bus(Group { gpus: cluster.gpus(), per_node: node.gpus })));
+        out.push((
+            "all-reduce of 1 GiB over all, bus GB/s",
+            bus(Group { gpus: cluster.gpus(), per_node: node.gpus }),
+        ));
     }
     out
 }
@@ -161,14 +167,12 @@ fn show(cluster: &Cluster, output: &Output) -> anyhow::Result<()> {
 
 fn diff(a: &Cluster, b: &Cluster, output: &Output) -> anyhow::Result<()> {
     let (left, right) = (figures(a), figures(b));
-    let value = |list: &[(&str, String)], key: &str| list.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
+    let value =
+        |list: &[(&str, String)], key: &str| list.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
     let mut keys: Vec<&str> = left.iter().map(|(k, _)| *k).collect();
     keys.extend(right.iter().map(|(k, _)| *k).filter(|k| !left.iter().any(|(l, _)| l == k)));
-    let rows: Vec<(&str, Option<String>, Option<String>)> = keys
-        .into_iter()
-        .map(|k| (k, value(&left, k), value(&right, k)))
-        .filter(|(_, x, y)| x != y)
-        .collect();
+    let rows: Vec<(&str, Option<String>, Option<String>)> =
+        keys.into_iter().map(|k| (k, value(&left, k), value(&right, k))).filter(|(_, x, y)| x != y).collect();
     if output.json {
         let rows: Vec<_> = rows.iter().map(|(k, x, y)| json!({"key": k, "a": x, "b": y})).collect();
         return output::print_json(&json!({"a": a.name, "b": b.name, "differences": rows}));

@@ -61,11 +61,17 @@ pub fn run(args: &CollectiveArgs, output: &Output) -> anyhow::Result<()> {
         cluster = cluster.with_gpus(gpus)?;
     }
     if cluster.gpus() < 2 {
-        return Err(InputError::new(format!("`{}` has one GPU: a collective needs two or more", cluster.name)).into());
+        return Err(InputError::new(format!(
+            "`{}` has one GPU: a collective needs two or more",
+            cluster.name
+        ))
+        .into());
     }
     if cluster.count > 1 && cluster.node.network.0 <= 0.0 {
         let message = format!("`{}` has {} nodes and no network between them", cluster.name, cluster.count);
-        return Err(InputError::new(message).hint("name a node of `preflop cluster list`, or a file with `[outside]`").into());
+        return Err(InputError::new(message)
+            .hint("name a node of `preflop cluster list`, or a file with `[outside]`")
+            .into());
     }
     let group = match args.kind {
         Kind::SendRecv => Group { gpus: 2, per_node: if cluster.count > 1 { 1 } else { 2 } },
@@ -73,13 +79,15 @@ pub fn run(args: &CollectiveArgs, output: &Output) -> anyhow::Result<()> {
     };
     let collectives = Collectives::embedded();
     if let Some(path) = &args.compare {
-        let text = String::from_utf8_lossy(&input::read_limited(path, MAX_LOG, "log of nccl-tests")?).into_owned();
+        let text =
+            String::from_utf8_lossy(&input::read_limited(path, MAX_LOG, "log of nccl-tests")?).into_owned();
         let rows = log::read(&text).with_context(|| path.clone())?;
         let verdict = log::compare(&rows, args.kind, group, &cluster, &collectives);
         return if output.json { output::print_json(&verdict) } else { print_verdict(&verdict, output) };
     }
     let sizes = byte_list(&args.bytes)?;
-    let rows: Vec<_> = sizes.iter().map(|b| (*b, collectives.predict(args.kind, group, *b, &cluster))).collect();
+    let rows: Vec<_> =
+        sizes.iter().map(|b| (*b, collectives.predict(args.kind, group, *b, &cluster))).collect();
     if let Some(path) = &args.plot {
         let points = rows.iter().map(|(b, p)| (b.log2(), p.bus / 1e9)).collect();
         let line = Line { name: args.kind.name().to_string(), points, second_axis: false };
@@ -119,7 +127,11 @@ pub fn run(args: &CollectiveArgs, output: &Output) -> anyhow::Result<()> {
     for (bytes, p) in &rows {
         let (low, high) = p.interval.around(p.time);
         table.add_row([
-            if *bytes < 1_048_576.0 { format!("{} KiB", three_digits(bytes / 1024.0)) } else { output::memory(Bytes(*bytes)) },
+            if *bytes < 1_048_576.0 {
+                format!("{} KiB", three_digits(bytes / 1024.0))
+            } else {
+                output::memory(Bytes(*bytes))
+            },
             output::time(Seconds(p.time)),
             format!("{} to {}", output::time(Seconds(low)), output::time(Seconds(high))),
             format!("{} GB/s", three_digits(p.bus / 1e9)),

@@ -84,11 +84,15 @@ pub fn run(
     let time_model = input::time_model(correction, [&cluster.node.gpu])?;
     let subject = subject(model, run)?;
     let strategy = args.strategy(&cluster, attention(run));
-    let cuts = [strategy.tp, strategy.cp, strategy.pp, strategy.ep, strategy.interleave].iter().any(|n| *n > 1);
+    let cuts =
+        [strategy.tp, strategy.cp, strategy.pp, strategy.ep, strategy.interleave].iter().any(|n| *n > 1);
     match &subject.transformer {
-        Ok(transformer) if subject.job.graph.fixed.is_none() || cuts => {
-            sharded(&Asked { run, args, cluster: &cluster, subject: &subject, transformer }, &strategy, &time_model, output)
-        }
+        Ok(transformer) if subject.job.graph.fixed.is_none() || cuts => sharded(
+            &Asked { run, args, cluster: &cluster, subject: &subject, transformer },
+            &strategy,
+            &time_model,
+            output,
+        ),
         Err(error) if cuts => Err(error.clone().into()),
         _ => replicated(run, args, &cluster, &subject, &strategy, &time_model, output),
     }
@@ -102,7 +106,12 @@ struct Asked<'a> {
     transformer: &'a Transformer,
 }
 
-fn sharded(asked: &Asked<'_>, strategy: &Strategy, time_model: &TimeModel, output: &Output) -> anyhow::Result<()> {
+fn sharded(
+    asked: &Asked<'_>,
+    strategy: &Strategy,
+    time_model: &TimeModel,
+    output: &Output,
+) -> anyhow::Result<()> {
     let cluster = asked.cluster;
     let times = CoreTimes { model: time_model, gpu: &cluster.node.gpu };
     let collectives = Collectives::embedded();
@@ -147,7 +156,8 @@ fn one_gpu(
         stack: strategy.stack,
         attention: strategy.attention,
         micro_batch: strategy.micro_batch,
-        global_batch: strategy.micro_batch * (strategy.global_batch / (strategy.micro_batch * strategy.gpus())).max(1),
+        global_batch: strategy.micro_batch
+            * (strategy.global_batch / (strategy.micro_batch * strategy.gpus())).max(1),
         recompute: strategy.recompute,
         ..Strategy::default()
     };
@@ -162,7 +172,8 @@ fn one_gpu(
         contention: preflop_cluster::iteration::CONTENTION,
         host: strategy.stack.host(),
     };
-    let costs = ShardCosts::new(asked.transformer, one.shard(asked.subject.seq, formats[0], formats[1]), times);
+    let costs =
+        ShardCosts::new(asked.transformer, one.shard(asked.subject.seq, formats[0], formats[1]), times);
     let samples = strategy.global_batch as f64 / strategy.gpus() as f64;
     Ok(setting.predict(&one, &costs, times)?.time * samples / one.global_batch as f64)
 }
@@ -373,7 +384,13 @@ impl<'a> Answer<'a> {
         parts.retain(|(name, _)| !matches!(*name, "compute" | "recompute" | "optimizer"));
         let (name, time) = parts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("compute", 0.0));
         if share(time) < 10.0 {
-            return ("compute", format!("compute: {:.0} % of the time the GPUs work on the model", share(o.breakdown.compute)));
+            return (
+                "compute",
+                format!(
+                    "compute: {:.0} % of the time the GPUs work on the model",
+                    share(o.breakdown.compute)
+                ),
+            );
         }
         let m = s.microbatches() as f64;
         let text = match name {
@@ -387,7 +404,10 @@ impl<'a> Answer<'a> {
                 )
             }
             "tp_exposed" => format!("tensor parallel {:.0} %: every layer waits for its sums", share(time)),
-            "dp_exposed" => format!("data parallel {:.0} %: gradients or shards travel longer than they hide", share(time)),
+            "dp_exposed" => format!(
+                "data parallel {:.0} %: gradients or shards travel longer than they hide",
+                share(time)
+            ),
             "host_exposed" => format!("host {:.0} %: it cannot launch as fast as the GPUs work", share(time)),
             other => format!("{other} {:.0} %", share(time)),
         };
@@ -405,33 +425,69 @@ impl<'a> Answer<'a> {
         let mut out = output::stdout();
         let title = format!(
             "{} training, {} sequences of {} tokens, {} on {} ({} GPUs)",
-            self.asked.transformer.name, s.global_batch, self.asked.subject.seq, self.formats[1], cluster.name, s.gpus()
+            self.asked.transformer.name,
+            s.global_batch,
+            self.asked.subject.seq,
+            self.formats[1],
+            cluster.name,
+            s.gpus()
         );
         writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
         let (low, high) = o.ends();
         let time = |t: f64| output::time(Seconds(t));
         let mut facts = vec![
-            ("time", format!("{} per iteration (90 % interval {} to {})", output.bold(&time(o.time)), time(low), time(high))),
-            ("throughput", format!(
-                "{} tokens/s, {} tokens/s per GPU, {:.1} % of peak (MFU)",
-                output::si(self.tokens_per_s, "").trim_end(),
-                output::si(self.tokens_per_s / s.gpus() as f64, "").trim_end(),
-                100.0 * self.mfu
-            )),
+            (
+                "time",
+                format!(
+                    "{} per iteration (90 % interval {} to {})",
+                    output.bold(&time(o.time)),
+                    time(low),
+                    time(high)
+                ),
+            ),
+            (
+                "throughput",
+                format!(
+                    "{} tokens/s, {} tokens/s per GPU, {:.1} % of peak (MFU)",
+                    output::si(self.tokens_per_s, "").trim_end(),
+                    output::si(self.tokens_per_s / s.gpus() as f64, "").trim_end(),
+                    100.0 * self.mfu
+                ),
+            ),
         ];
         if let (Some(usd), Some((hour, source))) = (self.usd_per_million_tokens(), &self.price) {
-            facts.push(("price", format!("{} USD per million tokens ({} USD/h: {source})", three_digits(usd), three_digits(*hour))));
+            facts.push((
+                "price",
+                format!(
+                    "{} USD per million tokens ({} USD/h: {source})",
+                    three_digits(usd),
+                    three_digits(*hour)
+                ),
+            ));
         }
-        facts.push(("plan", format!(
-            "{}, micro batch {} x {}, recompute {}, {} stack{}",
-            preflop_cluster::scale::short(s), s.micro_batch, s.microbatches(), s.recompute.name(), s.stack.name(),
-            if s.sequence_parallel { ", sequence parallel" } else { "" }
-        )));
+        facts.push((
+            "plan",
+            format!(
+                "{}, micro batch {} x {}, recompute {}, {} stack{}",
+                preflop_cluster::scale::short(s),
+                s.micro_batch,
+                s.microbatches(),
+                s.recompute.name(),
+                s.stack.name(),
+                if s.sequence_parallel { ", sequence parallel" } else { "" }
+            ),
+        ));
         facts.push(("where", self.split()));
         facts.push(("bound", self.bound().1));
         facts.push(("memory", self.memory()));
         if let Some(e) = self.efficiency {
-            facts.push(("scaling", format!("{:.0} % of what as many GPUs would do alone, each with its part of the samples", 100.0 * e)));
+            facts.push((
+                "scaling",
+                format!(
+                    "{:.0} % of what as many GPUs would do alone, each with its part of the samples",
+                    100.0 * e
+                ),
+            ));
         }
         for (what, text) in facts {
             let text = output::wrapped(&text, output.width.saturating_sub(14), "              ");
@@ -439,8 +495,16 @@ impl<'a> Answer<'a> {
         }
         writeln!(out, "\n  {}", self.bar(output.width.saturating_sub(4).min(96)))?;
         for a in &self.advices {
-            let gain = if a.gain >= 0.0 { format!("{:.1} % faster", 100.0 * a.gain) } else { format!("{:.1} % slower", -100.0 * a.gain) };
-            let fit = if o.fits() { String::new() } else { format!(", fits with {}", output::memory(Bytes(a.memory))) };
+            let gain = if a.gain >= 0.0 {
+                format!("{:.1} % faster", 100.0 * a.gain)
+            } else {
+                format!("{:.1} % slower", -100.0 * a.gain)
+            };
+            let fit = if o.fits() {
+                String::new()
+            } else {
+                format!(", fits with {}", output::memory(Bytes(a.memory)))
+            };
             writeln!(out, "  try {}: {gain}{fit}", a.what)?;
         }
         Ok(out.flush()?)
@@ -450,7 +514,10 @@ impl<'a> Answer<'a> {
         let total = self.outcome.time;
         let parts = self.outcome.breakdown.parts();
         let shown = parts.iter().filter(|(_, t)| t / total >= 0.005);
-        shown.map(|(name, t)| format!("{} {:.0} %", name.replace('_', " "), 100.0 * t / total)).collect::<Vec<_>>().join(", ")
+        shown
+            .map(|(name, t)| format!("{} {:.0} %", name.replace('_', " "), 100.0 * t / total))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// One bar over the whole width, a letter for each part.
@@ -476,7 +543,13 @@ impl<'a> Answer<'a> {
         };
         format!(
             "{} of {} on the fullest rank (stage {}): {verdict}; weights {}, gradients {}, optimizer {}, activations {}{}",
-            m(r.total()), output::memory(room), r.stage, m(r.weights), m(r.gradients), m(r.optimizer), m(r.activations),
+            m(r.total()),
+            output::memory(room),
+            r.stage,
+            m(r.weights),
+            m(r.gradients),
+            m(r.optimizer),
+            m(r.activations),
             if r.gathered > 0.0 { format!(", gathered layers {}", m(r.gathered)) } else { String::new() }
         )
     }
@@ -541,7 +614,8 @@ fn replicated(
         size,
         data_parallel::EVEN_IMBALANCE,
     );
-    let states = job.iteration.memory.weights.0 + job.iteration.memory.gradients.0 + job.iteration.memory.optimizer.0;
+    let states =
+        job.iteration.memory.weights.0 + job.iteration.memory.gradients.0 + job.iteration.memory.optimizer.0;
     let sharded = match strategy.stage() {
         3 => states,
         2 => job.iteration.memory.gradients.0 + job.iteration.memory.optimizer.0,
@@ -585,15 +659,46 @@ fn print_replicated(
     let mut out = output::stdout();
     let title = format!(
         "{} training, {} samples on each of {} GPUs, {} on {}",
-        job.graph.name, job.graph.samples, cluster.gpus(), job.options.precision.name(), cluster.name
+        job.graph.name,
+        job.graph.samples,
+        cluster.gpus(),
+        job.options.precision.name(),
+        cluster.name
     );
     writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
     let facts = [
-        ("time", format!("{} per iteration (90 % interval {} to {})", output.bold(&time(p.time)), time(low), time(high))),
+        (
+            "time",
+            format!(
+                "{} per iteration (90 % interval {} to {})",
+                output.bold(&time(p.time)),
+                time(low),
+                time(high)
+            ),
+        ),
         ("throughput", format!("{} samples/s", three_digits(rate))),
-        ("scaling", format!("{:.1} % of perfect: one GPU alone takes {}", 100.0 * p.efficiency, time(p.alone))),
-        ("links", format!("{} of reductions, {} of them not hidden; {} of waiting for the slowest rank", time(p.links), time(p.exposed), time(p.waiting))),
-        ("memory", format!("{} of {}: {}", output::memory(Bytes(peak)), output::memory(cluster.node.gpu.memory), if fits { "fits" } else { "DOES NOT FIT" })),
+        (
+            "scaling",
+            format!("{:.1} % of perfect: one GPU alone takes {}", 100.0 * p.efficiency, time(p.alone)),
+        ),
+        (
+            "links",
+            format!(
+                "{} of reductions, {} of them not hidden; {} of waiting for the slowest rank",
+                time(p.links),
+                time(p.exposed),
+                time(p.waiting)
+            ),
+        ),
+        (
+            "memory",
+            format!(
+                "{} of {}: {}",
+                output::memory(Bytes(peak)),
+                output::memory(cluster.node.gpu.memory),
+                if fits { "fits" } else { "DOES NOT FIT" }
+            ),
+        ),
     ];
     for (what, text) in facts {
         let text = output::wrapped(&text, output.width.saturating_sub(14), "              ");

@@ -65,7 +65,10 @@ pub struct PlanArgs {
 }
 
 fn objective(text: &str) -> Result<Objective, String> {
-    input::one_of(text, &[("time", Objective::Time), ("cost", Objective::Cost), ("energy", Objective::Energy)])
+    input::one_of(
+        text,
+        &[("time", Objective::Time), ("cost", Objective::Cost), ("energy", Objective::Energy)],
+    )
 }
 
 /// Runs the search.
@@ -158,7 +161,10 @@ pub fn run(args: &PlanArgs, output: &Output) -> anyhow::Result<()> {
             format!("{:.0} %", 100.0 * b.pp_bubble / p.time),
             format!("{:.0} %", 100.0 * links / p.time),
             output::memory(Bytes(p.memory)),
-            usd.map_or_else(|| "-".to_string(), |u| three_digits(u * p.gpus as f64 * p.time / 3600.0 / tokens * 1e6)),
+            usd.map_or_else(
+                || "-".to_string(),
+                |u| three_digits(u * p.gpus as f64 * p.time / 3600.0 / tokens * 1e6),
+            ),
         ]);
     }
     output::write_table(&mut out, &table)?;
@@ -178,30 +184,32 @@ fn none_fits(
     model: &preflop_cluster::model::Transformer,
     cluster: &preflop_cluster::Cluster,
 ) -> InputError {
-    match all.nearest {
-        Some(p) => {
-            let room = cluster.node.gpu.memory;
-            let message = format!(
-                "no plan of `{}` fits on {}: the smallest of {} needs {} of {} ({})",
-                model.name,
-                cluster.name,
-                all.considered,
-                output::memory(Bytes(p.memory)),
-                output::memory(room),
-                short(&p.strategy)
-            );
-            let nodes = (cluster.count as f64 * p.memory / room.0).ceil() as u64;
-            InputError::new(message).hint(format!("take `{}x{}` or a GPU with more memory", cluster.node.name, nodes.next_power_of_two()))
-        }
-        None => {
-            let message = format!(
-                "no plan divides `{}` ({} heads, {} layers) and a global batch of {} over {} GPUs",
-                model.name, model.heads, model.layers, args.global_batch, cluster.gpus()
-            );
-            let next = args.global_batch.next_multiple_of(cluster.gpus());
-            InputError::new(message).hint(format!("a global batch of {next} divides; or fix fewer sizes"))
-        }
-    }
+    let Some(p) = all.nearest else {
+        let message = format!(
+            "no plan divides `{}` ({} heads, {} layers) and a global batch of {} over {} GPUs",
+            model.name,
+            model.heads,
+            model.layers,
+            args.global_batch,
+            cluster.gpus()
+        );
+        let next = args.global_batch.next_multiple_of(cluster.gpus());
+        return InputError::new(message)
+            .hint(format!("a global batch of {next} divides; or fix fewer sizes"));
+    };
+    let room = cluster.node.gpu.memory;
+    let message = format!(
+        "no plan of `{}` fits on {}: the smallest of {} needs {} of {} ({})",
+        model.name,
+        cluster.name,
+        all.considered,
+        output::memory(Bytes(p.memory)),
+        output::memory(room),
+        short(&p.strategy)
+    );
+    let nodes = (cluster.count as f64 * p.memory / room.0).ceil() as u64;
+    let larger = format!("{}x{}", cluster.node.name, nodes.next_power_of_two());
+    InputError::new(message).hint(format!("take `{larger}` or a GPU with more memory"))
 }
 
 fn row(p: &Planned, usd: Option<f64>, tokens: f64) -> serde_json::Value {

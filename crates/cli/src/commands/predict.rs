@@ -38,7 +38,15 @@ pub struct PredictArgs {
 pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
     if let Some(cluster) = &args.parallel.cluster {
         let correction = args.correction.as_deref();
-        return parallel::run(&args.model, cluster, args.gpu.as_deref(), &args.run, &args.parallel, correction, output);
+        return parallel::run(
+            &args.model,
+            cluster,
+            args.gpu.as_deref(),
+            &args.run,
+            &args.parallel,
+            correction,
+            output,
+        );
     }
     args.parallel.refuse_without_cluster()?;
     let gpu = input::gpu(args.gpu.as_deref().unwrap_or_default())?;

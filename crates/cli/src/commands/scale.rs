@@ -65,11 +65,11 @@ const MAX_GPUS: u64 = 131_072;
 
 fn range(text: &str) -> anyhow::Result<(u64, u64)> {
     let wrong = || {
-        InputError::new(format!("`--gpus {text}` is no range of sizes")).hint(format!("write it as `8..16384`; at most {MAX_GPUS}"))
+        InputError::new(format!("`--gpus {text}` is no range of sizes"))
+            .hint(format!("write it as `8..16384`; at most {MAX_GPUS}"))
     };
     let (low, high) = text.split_once("..").unwrap_or((text, text));
-    let (low, high): (u64, u64) =
-        low.trim().parse().ok().zip(high.trim().parse().ok()).ok_or_else(wrong)?;
+    let (low, high): (u64, u64) = low.trim().parse().ok().zip(high.trim().parse().ok()).ok_or_else(wrong)?;
     if low == 0 || low > high || high > MAX_GPUS {
         return Err(wrong().into());
     }
@@ -81,9 +81,12 @@ pub fn run(args: &ScaleArgs, output: &Output) -> anyhow::Result<()> {
     let (low, high) = range(&args.gpus)?;
     let cluster = cluster_args::cluster(&args.node, None)?;
     if high > cluster.node.gpus && cluster.node.network.0 <= 0.0 {
-        return Err(InputError::new(format!("`{}` has no network, so it stops at {} GPUs", cluster.node.name, cluster.node.gpus))
-            .hint("name a node of `preflop cluster list`")
-            .into());
+        return Err(InputError::new(format!(
+            "`{}` has no network, so it stops at {} GPUs",
+            cluster.node.name, cluster.node.gpus
+        ))
+        .hint("name a node of `preflop cluster list`")
+        .into());
     }
     let subject = subject(&args.model, &args.run)?;
     let model = subject.transformer.clone()?;
@@ -114,7 +117,11 @@ pub fn run(args: &ScaleArgs, output: &Output) -> anyhow::Result<()> {
     };
     let wanted = sizes(low, high, cluster.node.gpus);
     if wanted.is_empty() {
-        return Err(InputError::new(format!("no size from {low} to {high} fills nodes of {}", cluster.node.gpus)).into());
+        return Err(InputError::new(format!(
+            "no size from {low} to {high} fills nodes of {}",
+            cluster.node.gpus
+        ))
+        .into());
     }
     let points = curve(&question, &wanted, &times);
     if let Some(path) = &args.plot {
@@ -165,10 +172,18 @@ fn draw(path: &str, points: &[Point], model: &str, node: &str) -> anyhow::Result
             line("exposed links", &|p| 100.0 * links(p)),
         ],
     };
-    std::fs::write(path, chart.draw()?.render(Format::of_path(path)?)?).with_context(|| format!("cannot write `{path}`"))
+    std::fs::write(path, chart.draw()?.render(Format::of_path(path)?)?)
+        .with_context(|| format!("cannot write `{path}`"))
 }
 
-fn print(points: &[Point], model: &str, node: &str, strong: bool, seq: u64, output: &Output) -> anyhow::Result<()> {
+fn print(
+    points: &[Point],
+    model: &str,
+    node: &str,
+    strong: bool,
+    seq: u64,
+    output: &Output,
+) -> anyhow::Result<()> {
     let mut out = output::stdout();
     let how = if strong { "strong scaling: the batch stays" } else { "weak scaling: the batch grows" };
     writeln!(out, "{}\n", output.bold(&format!("{model} on {node}, {how}")))?;
@@ -185,7 +200,11 @@ fn print(points: &[Point], model: &str, node: &str, strong: bool, seq: u64, outp
     ]);
     for p in points {
         let Some(plan) = p.plan else {
-            table.add_row([p.gpus.to_string(), p.global_batch.to_string(), "no plan fits or divides".to_string()]);
+            table.add_row([
+                p.gpus.to_string(),
+                p.global_batch.to_string(),
+                "no plan fits or divides".to_string(),
+            ]);
             continue;
         };
         table.add_row([

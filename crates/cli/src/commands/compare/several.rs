@@ -48,7 +48,12 @@ pub fn run(args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
     let batch = match args.batch.as_slice() {
         [] => None,
         [Batch::Fixed(n)] => Some(*n),
-        _ => return Err(InputError::new("setups with several GPUs are compared at one `--batch`, that of each GPU").into()),
+        _ => {
+            return Err(InputError::new(
+                "setups with several GPUs are compared at one `--batch`, that of each GPU",
+            )
+            .into());
+        }
     };
     let graph = input::model(&args.model, batch, args.seq)?;
     let options = graph.settled(LowerOptions { mode: args.mode, precision, optimizer: args.optimizer });
@@ -131,15 +136,19 @@ fn refuse(args: &CompareArgs) -> anyhow::Result<()> {
     ];
     match given.iter().find(|(_, is)| *is) {
         None => Ok(()),
-        Some((flag, _)) => Err(InputError::new(format!("`{flag}` is not known for setups with several GPUs"))
-            .hint("leave it out, or name single GPUs")
-            .into()),
+        Some((flag, _)) => {
+            Err(InputError::new(format!("`{flag}` is not known for setups with several GPUs"))
+                .hint("leave it out, or name single GPUs")
+                .into())
+        }
     }
 }
 
 fn print(rows: &[Row], model: &str, output: &Output) -> anyhow::Result<()> {
     let mut out = output::stdout();
-    let title = rows.first().map_or_else(String::new, |r| format!("{model} training, {} samples on each GPU, {}", r.batch / r.gpus.max(1), r.precision));
+    let title = rows.first().map_or_else(String::new, |r| {
+        format!("{model} training, {} samples on each GPU, {}", r.batch / r.gpus.max(1), r.precision)
+    });
     writeln!(out, "{}\n", output.bold(&title))?;
     let mut table = output.table(&[
         ("setup", Align::Keep),
