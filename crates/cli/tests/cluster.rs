@@ -148,20 +148,7 @@ fn what_does_not_divide_fit_or_exist_gets_one_line_with_what_works() {
             "fits",
         ),
         (
-            vec![
-                "plan",
-                "llama-3-8b",
-                "--cluster",
-                "dgx-h100",
-                "--global-batch",
-                "7",
-                "--fixed",
-                "tp=1",
-                "--fixed",
-                "cp=1",
-                "--fixed",
-                "pp=1",
-            ],
+            vec!["plan", "llama-3-8b", "--cluster", "dgx-h100", "--global-batch", "7", "--fixed", "dp=8"],
             "divides",
         ),
         (

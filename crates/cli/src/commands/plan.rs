@@ -184,39 +184,32 @@ fn none_fits(
     model: &preflop_cluster::model::Transformer,
     cluster: &preflop_cluster::Cluster,
 ) -> InputError {
-    #[allow(clippy::single_match_else)]
-    match all.nearest {
-        Some(p) => {
-            let room = cluster.node.gpu.memory;
-            let message = format!(
-                "no plan of `{}` fits on {}: the smallest of {} needs {} of {} ({})",
-                model.name,
-                cluster.name,
-                all.considered,
-                output::memory(Bytes(p.memory)),
-                output::memory(room),
-                short(&p.strategy)
-            );
-            let nodes = (cluster.count as f64 * p.memory / room.0).ceil() as u64;
-            InputError::new(message).hint(format!(
-                "take `{}x{}` or a GPU with more memory",
-                cluster.node.name,
-                nodes.next_power_of_two()
-            ))
-        }
-        None => {
-            let message = format!(
-                "no plan divides `{}` ({} heads, {} layers) and a global batch of {} over {} GPUs",
-                model.name,
-                model.heads,
-                model.layers,
-                args.global_batch,
-                cluster.gpus()
-            );
-            let next = args.global_batch.next_multiple_of(cluster.gpus());
-            InputError::new(message).hint(format!("a global batch of {next} divides; or fix fewer sizes"))
-        }
-    }
+    let Some(p) = all.nearest else {
+        let message = format!(
+            "no plan divides `{}` ({} heads, {} layers) and a global batch of {} over {} GPUs",
+            model.name,
+            model.heads,
+            model.layers,
+            args.global_batch,
+            cluster.gpus()
+        );
+        let next = args.global_batch.next_multiple_of(cluster.gpus());
+        return InputError::new(message)
+            .hint(format!("a global batch of {next} divides; or fix fewer sizes"));
+    };
+    let room = cluster.node.gpu.memory;
+    let message = format!(
+        "no plan of `{}` fits on {}: the smallest of {} needs {} of {} ({})",
+        model.name,
+        cluster.name,
+        all.considered,
+        output::memory(Bytes(p.memory)),
+        output::memory(room),
+        short(&p.strategy)
+    );
+    let nodes = (cluster.count as f64 * p.memory / room.0).ceil() as u64;
+    let larger = format!("{}x{}", cluster.node.name, nodes.next_power_of_two());
+    InputError::new(message).hint(format!("take `{larger}` or a GPU with more memory"))
 }
 
 fn row(p: &Planned, usd: Option<f64>, tokens: f64) -> serde_json::Value {

@@ -2,9 +2,9 @@
 
 use super::{Pair, descent};
 use crate::collective::Collectives;
-use crate::iteration::{Setting, ShardCosts};
+use crate::iteration::{Setting, ShardCosts, Uses};
 use crate::model::{Attention, Norm, Stack, Transformer};
-use crate::rank::{Aged, CoreTimes};
+use crate::rank::{Aged, Busy, CoreTimes, OperatorTimes as _};
 use crate::strategy::{Fsdp, Recompute, Strategy};
 use crate::{Cluster, ClusterError};
 use preflop_core::Dtype;
@@ -96,80 +96,105 @@ impl Era {
     pub const TODAY: Self = Self { attention: 1.0, pointwise: 1.0, contention: 0.0 };
 }
 
-/// Predicts a row.
-pub fn predict(
-    row: &Row,
-    era: Era,
-    time_model: &TimeModel,
-    collectives: &Collectives,
-) -> Option<Result<Pair, ClusterError>> {
-    let model = row.transformer()?;
-    let node = row.node()?;
-    let run = || {
-        let cluster =
-            Cluster::of(crate::node::catalog::need(node)?, row.gpus.div_ceil(8)).with_gpus(row.gpus)?;
-        let today = CoreTimes { model: time_model, gpu: &cluster.node.gpu };
-        let times = Aged { inner: &today, attention: era.attention, pointwise: era.pointwise };
-        let strategy = row.strategy();
-        let seq = row.sequence_tokens;
+/// A row made ready: the times of its operators are asked once, factors are arithmetic after that.
+#[derive(Debug)]
+pub struct Ready {
+    row: Row,
+    model: Transformer,
+    strategy: Strategy,
+    cluster: Cluster,
+    /// With factors 1 and 1, 2 and 1, 1 and 2.
+    costs: [ShardCosts; 3],
+    /// Seconds of an optimizer step for each parameter.
+    step: f64,
+}
+
+/// Times are linear in the factors: today's, and what doubling each of them adds.
+fn scaled(costs: &[ShardCosts; 3], era: Era) -> ShardCosts {
+    let mix = |pick: &dyn Fn(&ShardCosts) -> Busy| {
+        let [one, attention, pointwise] = [pick(&costs[0]), pick(&costs[1]), pick(&costs[2])];
+        let of = |get: &dyn Fn(&Busy) -> f64| {
+            let base = get(&one);
+            base + (era.attention - 1.0) * (get(&attention) - base)
+                + (era.pointwise - 1.0) * (get(&pointwise) - base)
+        };
+        Busy { time: of(&|b| b.time), low: of(&|b| b.low), high: of(&|b| b.high), ..one }
+    };
+    ShardCosts {
+        forward: mix(&|c| c.forward),
+        backward: mix(&|c| c.backward),
+        core: mix(&|c| c.core),
+        embedding: std::array::from_fn(|i| mix(&|c| c.embedding[i])),
+        head: std::array::from_fn(|i| mix(&|c| c.head[i])),
+        ..costs[0].clone()
+    }
+}
+
+impl Ready {
+    /// Predicts the row with the kernels of an era.
+    pub fn pair(&self, era: Era, collectives: &Collectives) -> Pair {
         let setting = Setting {
-            model: &model,
-            seq,
+            model: &self.model,
+            seq: self.row.sequence_tokens,
             dtype: Dtype::Bf16,
             product: Dtype::Bf16,
-            cluster: &cluster,
+            cluster: &self.cluster,
             collectives,
             contention: era.contention,
-            host: strategy.stack.host(),
+            host: self.strategy.stack.host(),
         };
-        let costs = ShardCosts::new(&model, strategy.shard(seq, Dtype::Bf16, Dtype::Bf16), &times);
-        let outcome = setting.predict(&strategy, &costs, &times)?;
-        Ok(Pair {
-            system: row.gpu.clone(),
-            measured: row.measured(),
+        let step = |n: u64| self.step * n as f64;
+        let costs = scaled(&self.costs, era);
+        let outcome = setting.evaluate(&self.strategy, &costs, &step, &mut Uses::listing());
+        Pair {
+            system: self.row.model.clone(),
+            measured: self.row.measured(),
             predicted: outcome.time,
             interval: outcome.interval,
-        })
-    };
-    Some(run())
+        }
+    }
+}
+
+/// All rows whose model and GPU are known.
+pub fn ready(rows: &[Row], time_model: &TimeModel) -> Result<Vec<Ready>, ClusterError> {
+    let mut out = Vec::new();
+    for row in rows {
+        let Some((model, node)) = row.transformer().zip(row.node()) else { continue };
+        let cluster =
+            Cluster::of(crate::node::catalog::need(node)?, row.gpus.div_ceil(8)).with_gpus(row.gpus)?;
+        let strategy = row.strategy();
+        strategy.check(&model, row.sequence_tokens, &cluster)?;
+        let today = CoreTimes { model: time_model, gpu: &cluster.node.gpu };
+        let shard = strategy.shard(row.sequence_tokens, Dtype::Bf16, Dtype::Bf16);
+        let costs = [(1.0, 1.0), (2.0, 1.0), (1.0, 2.0)].map(|(attention, pointwise)| {
+            ShardCosts::new(&model, shard, &Aged { inner: &today, attention, pointwise })
+        });
+        let step = today.busy(&shard.optimizer(1_000_000_000)).time / 1e9;
+        out.push(Ready { row: row.clone(), model, strategy, cluster, costs, step });
+    }
+    Ok(out)
 }
 
 /// Factors that fit these rows best.
-pub fn fit(rows: &[Row], time_model: &TimeModel, collectives: &Collectives) -> Era {
+pub fn fit(rows: &[&Ready], collectives: &Collectives) -> Era {
     let era = |c: &[f64]| Era { attention: c[0], pointwise: c[1], contention: c[2] };
     let error = |c: &[f64]| {
-        let logs: Vec<f64> = rows
-            .iter()
-            .filter_map(|r| predict(r, era(c), time_model, collectives))
-            .filter_map(Result::ok)
-            .map(|p| p.log().abs())
-            .collect();
-        logs.iter().sum::<f64>() / logs.len().max(1) as f64
+        rows.iter().map(|r| r.pair(era(c), collectives).log().abs()).sum::<f64>() / rows.len().max(1) as f64
     };
     let limits = [(0.5, 6.0), (0.3, 6.0), (0.001, 1.0)];
-    era(&descent::minimise(&error, &[1.3, 1.0, 0.1], &limits, 12))
+    era(&descent::minimise(&error, &[1.3, 1.0, 0.1], &limits, 16))
 }
 
 /// Each model left out of the factors by turns.
-pub fn left_out_models(
-    rows: &[Row],
-    time_model: &TimeModel,
-    collectives: &Collectives,
-) -> Result<Vec<Pair>, ClusterError> {
-    let mut names: Vec<&str> = rows.iter().map(|r| r.model.as_str()).collect();
+pub fn left_out_models(rows: &[Ready], collectives: &Collectives) -> Vec<Pair> {
+    let mut names: Vec<&str> = rows.iter().map(|r| r.row.model.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     let mut out = Vec::new();
     for name in names {
-        let (own, rest): (Vec<Row>, Vec<Row>) = rows.iter().cloned().partition(|r| r.model == name);
-        let era = fit(&rest, time_model, collectives);
-        for row in &own {
-            if let Some(pair) = predict(row, era, time_model, collectives) {
-                let mut pair = pair?;
-                pair.system = name.to_string();
-                out.push(pair);
-            }
-        }
+        let (own, rest): (Vec<&Ready>, Vec<&Ready>) = rows.iter().partition(|r| r.row.model == name);
+        let era = fit(&rest, collectives);
+        out.extend(own.iter().map(|r| r.pair(era, collectives)));
     }
-    Ok(out)
+    out
 }
