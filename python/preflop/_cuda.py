@@ -149,6 +149,7 @@ def _answers() -> dict[str, Any]:
     answers: dict[str, Any] = {
         "is_available": _always(True),
         "is_initialized": _always(True),
+        "is_current_stream_capturing": _always(False),
         "is_bf16_supported": _always(True),
         "is_tf32_supported": _always(True),
         "device_count": _always(1),

@@ -64,6 +64,9 @@ class Recorder(TorchDispatchMode):
         if isinstance(func, torch._ops.HigherOrderOperator):
             return self._written_out(func, args, kwargs)
         for kind in types:
+            if kind.__name__ == "FakeTensor":
+                # PyTorch asks itself for sizes (DTensor does).
+                return func(*args, **kwargs)
             if kind not in _PLAIN:
                 # A tensor made of others (DTensor, quantized weights): it says itself what it runs on them.
                 return NotImplemented

@@ -7,7 +7,7 @@ to the fake GPU. Tensors that never meet the GPU stay real, so that building mod
 from __future__ import annotations
 
 import contextlib
-import sys
+import importlib
 import traceback
 import weakref
 from typing import Any, Iterator
@@ -116,6 +116,9 @@ def recording(session: Session) -> Iterator[None]:
 
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+    # PyTorch loads its compiler at the first mode or optimizer in any case, and looks at `torch.cuda` then: before it is replaced.
+    importlib.import_module("torch._dynamo")
+
     made = torch.optim.Optimizer.__init__
 
     def optimizer_made(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
@@ -139,7 +142,7 @@ def recording(session: Session) -> Iterator[None]:
         stack.callback(register_optimizer_step_pre_hook(before_step).remove)
         stack.callback(register_optimizer_step_post_hook(after_step).remove)
         # Compiled functions run as they were written: what the compiler would fuse is not known here.
-        if "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance"):
+        if hasattr(torch.compiler, "set_stance"):
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(Recorder(session))
         stack.enter_context(Mover(session))
@@ -154,7 +157,7 @@ def recording(session: Session) -> Iterator[None]:
 
 #: Words of PyTorch's messages where it asks for data, a device or a kind of tensor that a recording does not have.
 _LIMITS = ("meta", "data pointer", "NVIDIA driver", "CUDA error", "not compiled with CUDA", "access storage of", "FakeTensor",
-           "data-dependent", "Fake mode")  # fmt: skip
+           "data-dependent", "Fake mode", "no rule registered")  # fmt: skip
 
 
 def _told(session: Session, error: Exception) -> CaptureError | None:
