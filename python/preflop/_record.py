@@ -1,7 +1,7 @@
 """Recording a training step: which operators run, on what, in which order, and which storages live when.
 
 `_modes.py` has the modes that stand around the user's code, `_session.py` what they write down, `_moving.py` how models come
-to the fake GPU. Tensors that never meet the GPU stay real, so that building models and loading data work as always.
+to the GPU of the recording. Tensors that never meet the GPU stay real, so that building models and loading data work as always.
 """
 
 from __future__ import annotations
