@@ -54,8 +54,8 @@ def record(
 ) -> Iterator[Recording]:
     """Records the training step inside the block, without a GPU and without computing anything.
 
-    Models and optimizers made before the block are used as they are and left as they were; their parameters become fake
-    CUDA tensors as soon as a model is called. ``samples`` is the number of samples of the iteration if it is not the
+    Models and optimizers made before the block are used as they are and left as they were; their parameters become
+    recorded tensors as soon as a model is called. ``samples`` is the number of samples of the iteration if it is not the
     first size of the first model's first input.
 
         with preflop.record() as graph:

@@ -149,6 +149,7 @@ def _answers() -> dict[str, Any]:
     answers: dict[str, Any] = {
         "is_available": _always(True),
         "is_initialized": _always(True),
+        "is_current_stream_capturing": _always(False),
         "is_bf16_supported": _always(True),
         "is_tf32_supported": _always(True),
         "device_count": _always(1),
@@ -231,6 +232,7 @@ def _from_data(function: Callable[..., Any]) -> Callable[..., Any]:
 def one_gpu() -> Iterator[None]:
     """A block in which PyTorch's Python interface finds a GPU."""
     from torch.cuda.amp import common
+    from torch.jit import _builtins
     from torch.optim import optimizer
     from torch.utils import _foreach_utils
 
@@ -245,8 +247,14 @@ def one_gpu() -> Iterator[None]:
                     stack.enter_context(replaced(holder, name, answer))
         stack.enter_context(replaced(common, "amp_definitely_not_available", lambda: False))
         stack.enter_context(replaced(torch, "Generator", Generator))
+        # Functions that are scripted meanwhile (`torch.jit.script`) must know them as well.
+        scripted = _builtins._get_builtin_table()
         for function in (torch.tensor, torch.as_tensor, torch.asarray):
-            stack.enter_context(replaced(torch, function.__name__, _from_data(function)))
+            instead = _from_data(function)
+            if id(function) in scripted:
+                scripted[id(instead)] = scripted[id(function)]
+                stack.callback(scripted.pop, id(instead))
+            stack.enter_context(replaced(torch, function.__name__, instead))
         if hasattr(torch._C, "_get_accelerator"):
             stack.enter_context(replaced(torch._C, "_get_accelerator", _always(torch.device("cuda"))))
         name = "_group_tensors_by_device_and_dtype"

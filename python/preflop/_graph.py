@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 import weakref
-from typing import Any, Iterable
+from typing import Any, Iterable, Literal
 
 from . import _charts
 from ._errors import PreflopError
@@ -98,12 +98,12 @@ class Graph:
             left = [op for op in self.document["ops"] if number not in op.get("assumes", ())]
             effect = 0.0
             if len(left) < len(self.document["ops"]):
-                rest = Graph({**self.document, "ops": left}).predict_busy(gpu) if left else 0.0
+                rest = Graph({**self.document, "ops": left})._busy_ms(gpu) if left else 0.0
                 effect = max(0.0, busy_ms - rest)
             out.append(dataclasses.replace(assumption, effect_ms=effect))
         return tuple(out)
 
-    def predict_busy(self, gpu: str) -> float:
+    def _busy_ms(self, gpu: str) -> float:
         """The GPU's time in operators alone, in milliseconds."""
         return answer("predict", self._file(), "--gpu", gpu)["gpu_busy_ms"]
 
@@ -111,7 +111,7 @@ class Graph:
         """Ways to run the iteration faster on a GPU, the best first, each with its gain and what to write."""
         return answer("advise", self._file(), "--gpu", gpu)["options"]
 
-    def compare(self, gpus: Iterable[str] | str = "all", *, rank: str = "time") -> Comparison:
+    def compare(self, gpus: Iterable[str] | str = "all", *, rank: Literal["time", "cost", "energy"] = "time") -> Comparison:
         """The iteration on several GPUs, ranked by ``time``, ``cost`` or ``energy``."""
         names = gpus if isinstance(gpus, str) else ",".join(gpus)
         return Comparison(answer("compare", self._file(), "--gpus", names, "--rank", rank))

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import _choices, _distributed, _kernels, _sizes
 from ._errors import CaptureError
 from ._session import Session
-from ._tensor import CUDA, META, GpuTensor, any_on_gpu, is_cuda, is_meta, mapped, meta_kernels, on_gpu, tensors_in
+from ._tensor import CUDA, META, GpuTensor, any_on_gpu, is_cuda, is_meta, mapped, meta_kernels, on_gpu
 from ._values import give, small, spoil
 
 #: Operators of the recorder's own surroundings.
@@ -24,7 +24,8 @@ _IGNORED_NAMESPACES = ("prim", "prims", "profiler")
 _SET_UP = ("aten::_cudnn_rnn_flatten_weight",)
 
 
-_PLAIN = (GpuTensor, torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) if hasattr(torch.nn, "Buffer") else (GpuTensor, torch.Tensor, torch.nn.Parameter)
+#: Kinds of tensors that are no others in disguise.
+_PLAIN = (GpuTensor, torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", GpuTensor))
 
 
 class _Facts:
@@ -64,6 +65,9 @@ class Recorder(TorchDispatchMode):
         if isinstance(func, torch._ops.HigherOrderOperator):
             return self._written_out(func, args, kwargs)
         for kind in types:
+            if kind.__name__ == "FakeTensor":
+                # PyTorch asks itself for sizes (DTensor does).
+                return func(*args, **kwargs)
             if kind not in _PLAIN:
                 # A tensor made of others (DTensor, quantized weights): it says itself what it runs on them.
                 return NotImplemented
@@ -285,4 +289,4 @@ class Mover(TorchFunctionMode):
         return self.session.to_gpu(tensor)
 
 
-__all__ = ["Mover", "Recorder", "tensors_in"]
+__all__ = ["Mover", "Recorder"]

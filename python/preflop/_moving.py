@@ -1,4 +1,4 @@
-"""Bringing models, their inputs and their optimizers to the (fake) GPU, and back when the recording ends."""
+"""Bringing models, their inputs and their optimizers to the GPU of the recording, and back when the recording ends."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Moving:
     mark: Callable[[torch.Tensor, str], None]
 
     def to_gpu(self, tensor: torch.Tensor, kind: str = "input") -> torch.Tensor:
-        """The fake CUDA tensor that stands for a tensor elsewhere; always the same one."""
+        """The recorded tensor that stands for a tensor elsewhere; always the same one."""
         if on_gpu(tensor) or is_transformed(tensor):
             return tensor
         known = self.moved.get(id(tensor))
@@ -90,7 +90,7 @@ class Moving:
         return mapped(args, self.to_gpu), mapped(kwargs, self.to_gpu)
 
     def move_module(self, module: torch.nn.Module) -> None:
-        """Parameters and buffers of a module become fake CUDA tensors until the recording ends."""
+        """Parameters and buffers of a module become recorded tensors until the recording ends."""
         before = len(self.moved)
         for each in module.modules():
             self._move_slots(each._parameters, "weight")

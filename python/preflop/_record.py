@@ -1,13 +1,13 @@
 """Recording a training step: which operators run, on what, in which order, and which storages live when.
 
 `_modes.py` has the modes that stand around the user's code, `_session.py` what they write down, `_moving.py` how models come
-to the fake GPU. Tensors that never meet the GPU stay real, so that building models and loading data work as always.
+to the GPU of the recording. Tensors that never meet the GPU stay real, so that building models and loading data work as always.
 """
 
 from __future__ import annotations
 
 import contextlib
-import sys
+import importlib
 import traceback
 import weakref
 from typing import Any, Iterator
@@ -116,6 +116,9 @@ def recording(session: Session) -> Iterator[None]:
 
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+    # PyTorch loads its compiler at the first mode or optimizer in any case, and looks at `torch.cuda` then: before it is replaced.
+    importlib.import_module("torch._dynamo")
+
     made = torch.optim.Optimizer.__init__
 
     def optimizer_made(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
@@ -154,7 +157,7 @@ def recording(session: Session) -> Iterator[None]:
 
 #: Words of PyTorch's messages where it asks for data, a device or a kind of tensor that a recording does not have.
 _LIMITS = ("meta", "data pointer", "NVIDIA driver", "CUDA error", "not compiled with CUDA", "access storage of", "FakeTensor",
-           "data-dependent", "Fake mode")  # fmt: skip
+           "data-dependent", "Fake mode", "no rule registered")  # fmt: skip
 
 
 def _told(session: Session, error: Exception) -> CaptureError | None:

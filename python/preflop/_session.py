@@ -227,7 +227,7 @@ class Session(Moving):
             if follows:
                 op["assumes"] = follows
         if in_place:
-            # Not so for fake tensors: the engine adds into the gradient that waits, if nothing else holds it, and a
+            # Not so for recorded tensors: the engine adds into the gradient that waits, if nothing else holds it, and a
             # linear layer that can't fuse its bias adds it to the product.
             op["op"] = "aten::add_"
             self.accumulations.append((self.counter, self.storage_of(arguments[0]), op))

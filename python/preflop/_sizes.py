@@ -8,7 +8,7 @@ import torch
 
 from . import _assume
 from ._kernels import run
-from ._tensor import META, GpuTensor, mapped, on_gpu
+from ._tensor import META, GpuTensor
 from ._values import give
 
 Handler = Callable[[Any, Any, Any, dict[str, Any]], Any]
@@ -203,5 +203,3 @@ def _flatten_weight(session: Any, func: Any, args: Any, kwargs: dict[str, Any]) 
 def _nothing(session: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return None
 
-
-__all__ = ["HANDLERS", "indices_of", "mapped", "new", "on_gpu", "value_of"]

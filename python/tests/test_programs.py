@@ -40,7 +40,7 @@ _LEFT_OUT = """detach alias lift_fresh _to_copy copy clone empty empty_like empt
     add mul sub div bernoulli native_dropout native_dropout_backward _assert_async randn randint rand sigmoid tanh _linalg_check_errors
     where eq sqrt lerp addcmul addcdiv cat stack unsafe_chunk sum permute rsub random arange masked_fill expand all neg
     bitwise_and bitwise_not logical_not uniform normal erfinv clamp linspace triu tril unsafe_split sigmoid_backward tanh_backward
-    _unsafe_view _conj resolve_conj rsqrt pow gt lt ge le ne index_put""".split()
+    item is_nonzero _unsafe_view _conj resolve_conj rsqrt pow gt lt ge le ne index_put""".split()
 #: The CPU runs recurrent layers as many small products.
 _BESIDE_RECURRENT = ("convolution", "convolution_backward", "embedding", "_ctc_loss", "_pack_padded_sequence")
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "_int_mm", "embedding")
@@ -67,7 +67,7 @@ def compared(counts: dict[str, int], how: str) -> Counter[str]:
         plain = name.removeprefix("aten::")
         plain = plain[:-1] if plain.endswith("_") else plain
         plain = NAMES.get(plain, plain)
-        if plain in _LEFT_OUT or plain.startswith(("_foreach", "profiler::")):
+        if plain in _LEFT_OUT or plain.startswith(("_foreach", "profiler::", "torchvision::_cuda_version")):
             continue
         if how == "all" or plain in (_PRODUCTS if how == "products" else _BESIDE_RECURRENT):
             # A product with and without bias is one product.

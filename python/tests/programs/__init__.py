@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable
 
+import torch
+
 
 @dataclass(frozen=True)
 class Program:
@@ -19,11 +21,18 @@ class Program:
     needs: tuple[str, ...]
 
 
+#: Older versions have no such call.
+VERSION = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2])
+
 PROGRAMS: dict[str, Program] = {}
 
 
-def program(compared: str = "all", needs: tuple[str, ...] = (), name: str | None = None) -> Callable[[Any], Any]:
+def program(
+    compared: str = "all", needs: tuple[str, ...] = (), name: str | None = None, since: tuple[int, int] = (2, 4)
+) -> Callable[[Any], Any]:
     def add(run: Callable[[str], Any]) -> Callable[[str], Any]:
+        if since > VERSION:
+            return run
         key = name or run.__name__
         assert key not in PROGRAMS, key
         PROGRAMS[key] = Program(key, run, compared, needs)

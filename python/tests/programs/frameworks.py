@@ -114,7 +114,7 @@ def fully_sharded_1(device: str) -> None:
     _distributed_step(FullyShardedDataParallel(mlp().to(device), device_id=0), device)
 
 
-@program("none")
+@program("none", since=(2, 6))
 def fully_sharded_2(device: str) -> None:
     from torch.distributed.fsdp import fully_shard
 

@@ -73,7 +73,7 @@ _masked("DebertaV2", relative_attention=True, pos_att_type=["c2p", "p2c"])
 def t5(device: str) -> None:
     import transformers as hf
 
-    config = hf.T5Config(vocab_size=128, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, decoder_start_token_id=0)
+    config = hf.T5Config(vocab_size=128, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, decoder_start_token_id=0, dropout_rate=0.0)
     _step(hf.T5ForConditionalGeneration(config), device, input_ids=_tokens(), labels=_tokens())
 
 

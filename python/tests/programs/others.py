@@ -66,7 +66,7 @@ def graph_attention(device: str) -> None:
     torch.zeros(50, 32, device=device).index_add_(0, target, h[source] * (e / total[target])[:, None]).sum().backward()
 
 
-@program()
+@program("products")
 def recommender_with_embedding_bags(device: str) -> None:
     tables = nn.ModuleList([nn.EmbeddingBag(1000, 16, mode="sum") for _ in range(3)]).to(device)
     bottom, top = mlp(13, 16).to(device), mlp(16 + 6, 1).to(device)
@@ -244,7 +244,7 @@ def loop_that_waits(device: str) -> None:
         x = x * 2
 
 
-@program("none")
+@program("none", since=(2, 15))
 def flexible_attention(device: str) -> None:
     from torch.nn.attention.flex_attention import flex_attention
 
