@@ -3,7 +3,7 @@
 use super::Lowering;
 use super::memory::Class;
 use preflop_graph::{OptimizerChoice, Phase};
-use preflop_ops::{Op, OpCall, Optimizer, OptimizerKind, Pass};
+use preflop_ops::{Elementwise, ElementwiseKind, Op, OpCall, Optimizer, OptimizerKind, Pass};
 use preflop_units::dtype::Dtype;
 
 /// Tensors of parameter size that the optimizer keeps for each parameter.
@@ -47,6 +47,21 @@ impl Lowering<'_> {
         };
         match choice {
             OptimizerChoice::None => {}
+            OptimizerChoice::Sgd if self.graph.channels_last => {
+                // Weights of size 1 in some dimension have other strides than their gradients: two of the three walks over lists
+                // fall back to one tensor at a time. Channels-last training of residual nets launches about 2 kernels a
+                // tensor more than the walk over lists.
+                self.push_named_step("optimizer", call(OptimizerKind::SgdPlain, params, tensors), 1);
+                let mut sizes = sizes;
+                sizes.sort_unstable();
+                for group in sizes.chunk_by(|a, b| a == b) {
+                    for kind in [ElementwiseKind::MulScalar, ElementwiseKind::Add] {
+                        let op = Op::Elementwise(Elementwise { kind, n: group[0] });
+                        let call = OpCall::new(op, Pass::Fwd, Dtype::Fp32);
+                        self.push_named_step("optimizer", call, group.len() as u32);
+                    }
+                }
+            }
             OptimizerChoice::Sgd => {
                 self.push_named_step("optimizer", call(OptimizerKind::SgdForeach, params, tensors), 1);
             }
