@@ -168,6 +168,9 @@ pub fn nearest_divisors(n: u64, wanted: u64) -> Vec<u64> {
     below.into_iter().chain(above).collect()
 }
 
+/// Tokens of a microbatch beyond which sizes of operators would no longer be exact.
+const MAX_TOKENS: u64 = 1 << 31;
+
 fn listed(numbers: &[u64]) -> String {
     let texts: Vec<String> = numbers.iter().map(u64::to_string).collect();
     texts.join(" or ")
@@ -220,6 +223,14 @@ impl Strategy {
         ];
         if let Some((name, _)) = sizes.iter().find(|(_, v)| *v == 0) {
             return wrong(format!("`--{name} 0`: sizes start at 1"));
+        }
+        let tokens = self.micro_batch.saturating_mul(seq.max(1));
+        if tokens > MAX_TOKENS {
+            return wrong(format!(
+                "a micro batch of {} sequences of {seq} tokens is more than any GPU holds: take at most {}",
+                self.micro_batch,
+                (MAX_TOKENS / seq.max(1)).max(1)
+            ));
         }
         for (what, n) in [("heads", model.heads), ("key and value heads", model.kv_heads.max(self.tp))] {
             if !n.is_multiple_of(self.tp) {
@@ -362,6 +373,8 @@ mod tests {
         assert!(said(Strategy { dp: 16, ..base }).contains("`--dp 32`"));
         assert!(said(Strategy { global_batch: 40, ..base }).contains("32 or 64"));
         assert!(said(Strategy { ep: 2, ..base }).contains("no experts"));
+        let huge = Strategy { micro_batch: 1 << 24, global_batch: 1 << 29, ..base };
+        assert!(said(huge).contains("more than any GPU holds"));
         assert!(said(Strategy { micro_batch: 0, ..base }).contains("start at 1"));
         assert!(said(Strategy { interleave: 2, ..base }).contains("needs a pipeline"));
     }

@@ -147,7 +147,8 @@ impl Board {
             ("DDP ratio, virtual machines", ddp::Box::Virtual, Some(10.0)),
         ] {
             let (ours, perfect) = ddp::left_out_gpus(&runs, joined);
-            self.add(what, "GPU", &ours, bar);
+            let left_out = if joined == ddp::Box::Virtual { "network" } else { "GPU" };
+            self.add(what, left_out, &ours, bar);
             let ideal = Score::of(what, "", &perfect, None).mean_percent;
             self.notes.push(format!("{what}: perfect scaling would be {ideal:.1} % off"));
         }

@@ -57,6 +57,9 @@ const ROLES: &[(&str, Role)] = &[
     ("moe.gate", Role::Router),
 ];
 
+/// Widths beyond which a file is damaged rather than wide; products of sizes stay exact below it.
+const MAX_WIDTH: u64 = 1 << 18;
+
 fn role(name: &str) -> Option<Role> {
     ROLES.iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, role)| *role)
 }
@@ -153,6 +156,10 @@ impl Transformer {
                 "its {qkv} query, key and value columns are not those of {} and {} heads of {}",
                 attention.heads, attention.kv_heads, attention.head_dim
             )));
+        }
+        let largest = width.max(inner).max(qkv / 4).max(vocabulary / 64).max(router);
+        if largest > MAX_WIDTH || layers.len() > 1 << 12 {
+            return Err(refuse(format!("a width of {largest} is beyond any model")));
         }
         let mut tables: Vec<u64> = forward()
             .filter_map(|s| match &s.call.op {
