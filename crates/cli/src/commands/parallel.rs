@@ -1,28 +1,26 @@
 //! `preflop predict --cluster`: one iteration on several GPUs, cut by tensors, layers, sequences, experts and samples.
 
+mod answer;
+mod any;
+
 use super::parallel_page;
 use crate::cluster_args::{self, ParallelArgs};
 use crate::error::InputError;
 use crate::input;
-use crate::output::{self, Output, three_digits};
+use crate::output::{self, Output};
 use crate::run_args::{AttentionChoice, Job, RunArgs};
+use answer::Answer;
 use anyhow::Context as _;
 use preflop_cluster::collective::Collectives;
-use preflop_cluster::data_parallel::{self, DataParallel, Sharding};
 use preflop_cluster::iteration::{Outcome, Setting, ShardCosts};
 use preflop_cluster::model::{Attention, Transformer};
 use preflop_cluster::rank::CoreTimes;
 use preflop_cluster::strategy::{Recompute, Strategy};
 use preflop_cluster::timeline::{self, Bar, Durations};
 use preflop_cluster::{Cluster, ClusterError};
-use preflop_core::cost::{Reserve, fit};
 use preflop_core::model::Mode;
-use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
-use preflop_core::units::{Bytes, Seconds};
 use preflop_core::{Dtype, model::Precision};
-use serde_json::json;
-use std::io::Write as _;
 
 /// A model as a cluster sees it.
 pub struct Subject {
@@ -94,7 +92,7 @@ pub fn run(
             output,
         ),
         Err(error) if cuts => Err(error.clone().into()),
-        _ => replicated(run, args, &cluster, &subject, &strategy, &time_model, output),
+        _ => any::replicated(model, run, args, &cluster, &subject, &strategy, &time_model, output),
     }
 }
 
@@ -136,8 +134,8 @@ fn sharded(
     let bars = bars(strategy, &outcome, &costs, asked.transformer);
     write_views(asked.args, &bars, &outcome, &asked.transformer.name, cluster)?;
     let alone = one_gpu(asked, strategy, &times, formats).ok();
-    let advices = advices(strategy, &outcome, &|s| predict(s).ok().map(|(o, _)| o));
-    let answer = Answer::new(asked, strategy, &outcome, alone, formats, advices);
+    let suggestions = suggestions(strategy, &outcome, &|s| predict(s).ok().map(|(o, _)| o));
+    let answer = Answer::new(asked, strategy, &outcome, alone, formats, suggestions);
     if output.json {
         return output::print_json(&answer.json());
     }
@@ -235,7 +233,7 @@ pub struct Advice {
 }
 
 /// Neighbours of a strategy that are faster or fit where it does not, best first.
-fn advices(s: &Strategy, outcome: &Outcome, predict: &dyn Fn(&Strategy) -> Option<Outcome>) -> Vec<Advice> {
+fn suggestions(s: &Strategy, outcome: &Outcome, predict: &dyn Fn(&Strategy) -> Option<Outcome>) -> Vec<Advice> {
     let mut tries: Vec<(String, Strategy)> = Vec::new();
     let mut add = |what: String, to: Strategy| tries.push((what, to));
     add(format!("micro batch {}", s.micro_batch * 2), Strategy { micro_batch: s.micro_batch * 2, ..*s });
@@ -281,13 +279,14 @@ fn advices(s: &Strategy, outcome: &Outcome, predict: &dyn Fn(&Strategy) -> Optio
     found.truncate(3);
     found
 }
+<<<<<<< HEAD
 
 struct Answer<'a> {
     asked: &'a Asked<'a>,
     strategy: &'a Strategy,
     outcome: &'a Outcome,
     formats: [Dtype; 2],
-    advices: Vec<Advice>,
+    suggestions: Vec<Advice>,
     tokens_per_s: f64,
     mfu: f64,
     efficiency: Option<f64>,
@@ -301,7 +300,7 @@ impl<'a> Answer<'a> {
         outcome: &'a Outcome,
         alone: Option<f64>,
         formats: [Dtype; 2],
-        advices: Vec<Advice>,
+        suggestions: Vec<Advice>,
     ) -> Self {
         let tokens = (strategy.global_batch * asked.subject.seq) as f64;
         let peak = asked.cluster.node.gpu.peak(formats[1]).0 * strategy.gpus() as f64;
@@ -312,7 +311,7 @@ impl<'a> Answer<'a> {
             strategy,
             outcome,
             formats,
-            advices,
+            suggestions,
             tokens_per_s: tokens / outcome.time,
             mfu: flops / outcome.time / peak,
             efficiency,
@@ -371,7 +370,7 @@ impl<'a> Answer<'a> {
             "tokens_per_s_per_gpu": self.tokens_per_s / s.gpus() as f64,
             "usd_per_hour": self.price.as_ref().map(|(usd, _)| usd),
             "usd_per_million_tokens": self.usd_per_million_tokens(), "scaling_efficiency": self.efficiency,
-            "advice": self.advices.iter().map(|a| json!({"change": a.what, "gain": a.gain, "fits": a.fits,
+            "advice": self.suggestions.iter().map(|a| json!({"change": a.what, "gain": a.gain, "fits": a.fits,
                 "needed_mib": a.memory / mib})).collect::<Vec<_>>(),
         })
     }
@@ -494,7 +493,7 @@ impl<'a> Answer<'a> {
             writeln!(out, "  {what:<11} {text}")?;
         }
         writeln!(out, "\n  {}", self.bar(output.width.saturating_sub(4).min(96)))?;
-        for a in &self.advices {
+        for a in &self.suggestions {
             let gain = if a.gain >= 0.0 {
                 format!("{:.1} % faster", 100.0 * a.gain)
             } else {
@@ -708,3 +707,5 @@ fn print_replicated(
     }
     Ok(out.flush()?)
 }
+=======
+>>>>>>> cluster
