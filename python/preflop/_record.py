@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import sys
 import traceback
 import weakref
 from typing import Any, Iterator
