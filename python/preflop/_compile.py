@@ -382,10 +382,16 @@ def compiled_functions(session: Any, stack: contextlib.ExitStack) -> Iterator[No
     session.compilation = compilation = Compilation(session, stack)
     real = eval_frame._maybe_set_eval_frame
     eval_frame._maybe_set_eval_frame = compilation.hook(real)
+    # `fullgraph=True` counts the frames that were compiled here, which are none: another process compiles.
+    count = getattr(eval_frame, "set_fullgraph_compiled_frame_count", None)
+    if count is not None:
+        eval_frame.set_fullgraph_compiled_frame_count = lambda n: count(n) or 1
     try:
         yield
     finally:
         eval_frame._maybe_set_eval_frame = real
+        if count is not None:
+            eval_frame.set_fullgraph_compiled_frame_count = count
 
 
 __all__ = ["Compilation", "compiled_functions"]

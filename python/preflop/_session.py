@@ -78,6 +78,10 @@ class Pass:
 class Session(Moving):
     """One recording: what was seen, and how to undo what was changed."""
 
+    def __deepcopy__(self, memo: object) -> Session:
+        """A copied tensor is of the same recording."""
+        return self
+
     def __init__(self) -> None:
         self.values = Values()
         #: By composite operator: what is run in its place where autograd is off.
