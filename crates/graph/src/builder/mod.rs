@@ -1,8 +1,8 @@
 //! Builds a [`Graph`] by code that reads like the model's `forward`.
 //!
 //! ```
-//! use preflop_core::model::{Builder, ConvSpec};
-//! # fn main() -> Result<(), preflop_core::model::ModelError> {
+//! use preflop_graph::{Builder, ConvSpec};
+//! # fn main() -> Result<(), preflop_graph::ModelError> {
 //! let mut b = Builder::new("tiny", 8);
 //! let x = b.images(3, 32, 32)?;
 //! let x = b.conv2d("conv", x, ConvSpec::new(16, 3).pad(1))?;
