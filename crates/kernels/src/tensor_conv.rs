@@ -16,7 +16,8 @@
 //! limited and run above their boost clock, hence a gain above 1; boards with wider tensor cores stay below.
 //!
 //! Constants: fitted on whole networks on RTX 3090, TITAN V, RTX 2080 Ti and V100, with NCHW and NHWC rows (a study of
-//! published runs; GPUs left out in turn 14.4 %, in the fit 12.4 %).
+//! published runs; GPUs left out in turn 14.4 %, in the fit 12.4 %). GAIN, POWER, EARLY, SMALL, PLANES and FILTERS were fitted there, EARLY and
+//! FILTERS to the edge of their range; the other figures and the list of tiles were set by hand.
 
 use super::conv::Task;
 use preflop_gpu::{Architecture, Gpu};

@@ -7,8 +7,8 @@ use preflop_kernels::conv::Task;
 use preflop_kernels::launch::{Launch, Part, Pipe};
 use preflop_ops::{Op, OpCall, Pass};
 
-/// Share of a call's time that each kernel beside the main one takes where no form says more: it is short, and launched at
-/// once after the one before.
+/// Share of a call's time that each kernel beside the main one is given. A guess: no measurement tells the kernels of one call apart here, and
+/// only their sum is the call's.
 const HELPER: f64 = 0.05;
 
 impl TimeModel {
@@ -19,7 +19,7 @@ impl TimeModel {
         let beside = beside(call, &form, all);
         let helpers: u32 = beside.iter().map(|(_, count)| *count).sum();
         let main = all.saturating_sub(helpers).max(1);
-        // Conversions are bound by bytes and have a form; other helpers take their small share, never more than a third in all.
+        // Helpers together never take more than a third.
         let shares: Vec<f64> = beside.iter().map(|(_, count)| HELPER * f64::from(*count)).collect();
         let scale = (1.0 / 3.0 / shares.iter().sum::<f64>().max(1e-12)).min(1.0);
         let taken: f64 = shares.iter().map(|s| s * scale).sum();
