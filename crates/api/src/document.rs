@@ -49,14 +49,14 @@ fn described(kind: Kind) -> (Option<&'static str>, &'static str) {
 
 fn example(kind: Kind) -> Value {
     match kind {
-        Kind::Predict => json!({ "model": "resnet50", "gpu": "h200", "batch": 64, "precision": "amp" }),
-        Kind::Layer => json!({ "model": "resnet50", "gpu": "h200", "name": "layer1.0.conv2" }),
+        Kind::Predict => json!({ "model": "resnet50", "gpu": "h100", "batch": 64, "precision": "amp" }),
+        Kind::Layer => json!({ "model": "resnet50", "gpu": "h100", "name": "layer1.0.conv2" }),
         Kind::Compare => json!({ "model": "gpt2", "precision": "bf16", "rank": "cost" }),
-        Kind::Roofline => json!({ "model": "resnet50", "gpus": ["h200", "a100"], "precision": "amp" }),
+        Kind::Roofline => json!({ "model": "resnet50", "gpus": ["h100", "a100"], "precision": "amp" }),
         Kind::Explore => json!({ "network": "resnet152", "base": "titan-xp",
             "designs": [{ "name": "wide", "scales": { "mac_per_sm": 4.0 } }] }),
         Kind::Delta => json!({ "network": "vgg16", "gpu": "titan-xp" }),
-        Kind::Gpu => json!({ "gpu": "h200" }),
+        Kind::Gpu => json!({ "gpu": "h100" }),
         _ => Value::Null,
     }
 }
@@ -105,7 +105,7 @@ pub fn document() -> Value {
             "requestBody": { "required": true, "content": { "application/json": { "schema": {
                 "type": "object", "required": ["ask"],
                 "properties": { "ask": { "type": "string", "enum": Kind::ALL.map(Kind::name) } } },
-                "example": { "ask": "predict", "model": "resnet50", "gpu": "h200" } } } },
+                "example": { "ask": "predict", "model": "resnet50", "gpu": "h100" } } } },
             "responses": responses(&["200", "401", "408", "413", "415", "429"]) } }),
     );
     let parameter = |name: &str, text: &str| json!({ "name": name, "in": "query", "required": false, "description": text, "schema": { "type": "string" } });

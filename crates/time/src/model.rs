@@ -104,6 +104,11 @@ impl TimeModel {
         self.references.nearest(Library::Own, None, gpu)
     }
 
+    /// The GPU of the project's own measurements.
+    pub fn measured_gpu(&self) -> Option<&Gpu> {
+        self.references.own()
+    }
+
     /// Everything that was fitted.
     pub fn fitted(&self) -> &Fitted {
         &self.fitted
