@@ -14,9 +14,11 @@ use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use utoipa::ToSchema;
 
 /// What was asked for.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = PredictQuestion)]
 pub struct Question {
     /// Model name.
     pub model: String,
@@ -37,7 +39,8 @@ pub struct Question {
 }
 
 /// The answer, with the names and units that scripts rely on.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Prediction)]
 #[allow(missing_docs)]
 pub struct Answer<'a> {
     #[serde(flatten)]
@@ -55,13 +58,16 @@ pub struct Answer<'a> {
     pub fits: bool,
     /// Where it does not fit, the largest batch that does; 0 if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub largest_batch: Option<u64>,
     pub samples_per_s: f64,
     pub flops: f64,
     pub dram_bytes: f64,
+    #[schema(value_type = String)]
     pub bound: Bound,
     /// The 16-bit format that autocast takes on this GPU, where the run has autocast.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub autocast: Option<&'static str>,
     pub unmodelled: Vec<Unmodelled<'a>>,
     pub ops: Vec<OpLine<'a>>,
@@ -70,11 +76,12 @@ pub struct Answer<'a> {
     pub gpu_memory_mib: f64,
     pub assumptions: &'a [Assumption],
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub layers: Option<Vec<LayerLine<'a>>>,
 }
 
 /// An operator we know by name only, and how much of the GPU's time that concerns.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[allow(missing_docs)]
 pub struct Unmodelled<'a> {
     pub op: &'a str,
@@ -83,16 +90,18 @@ pub struct Unmodelled<'a> {
 }
 
 /// One operator in one place.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[allow(missing_docs)]
 pub struct OpLine<'a> {
     pub name: &'a str,
     pub op: &'a str,
+    #[schema(value_type = String)]
     pub phase: Phase,
     pub count: u64,
     /// All `count` runs together.
     pub time_us: f64,
     pub share: f64,
+    #[schema(value_type = String)]
     pub bound: Bound,
     pub pass: &'static str,
     pub dtype: &'static str,
@@ -100,13 +109,14 @@ pub struct OpLine<'a> {
 }
 
 /// One layer: all its operators, forward, backward and optimizer together.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[allow(missing_docs)]
 pub struct LayerLine<'a> {
     pub name: &'a str,
     pub time_us: f64,
     pub share: f64,
     /// What binds most of its time.
+    #[schema(value_type = String)]
     pub bound: Bound,
     pub forward_us: f64,
     pub backward_us: f64,
@@ -116,7 +126,7 @@ pub struct LayerLine<'a> {
 }
 
 /// Peak memory by part. The unit stands in every name, as in all JSON.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[allow(clippy::struct_field_names, missing_docs)]
 pub struct MemoryParts {
     pub weights_mib: f64,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// A row as scripts read it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 #[allow(missing_docs)]
 pub struct RowData {
     pub name: String,
@@ -189,7 +189,7 @@ impl RowData {
 }
 
 /// A machine as scripts and pages read it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 #[allow(missing_docs)]
 pub struct MachineData {
     pub gpu: String,
@@ -203,7 +203,7 @@ pub struct MachineData {
 }
 
 /// A roof as scripts and pages read it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 #[allow(missing_docs)]
 pub struct RoofData {
     pub pipe: String,

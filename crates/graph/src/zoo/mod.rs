@@ -37,7 +37,7 @@ use preflop_units::names;
 use serde::Serialize;
 
 /// What is known of a model before it is built.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct ModelInfo {
     /// Name on the command line.
     pub name: &'static str,
@@ -56,6 +56,7 @@ pub struct ModelInfo {
     /// Parameters.
     pub parameters: u64,
     /// Optimizer unless said.
+    #[schema(value_type = String)]
     pub optimizer: OptimizerChoice,
 }
 
