@@ -71,12 +71,7 @@ impl Builder {
         self.attention(&[q, k, v], false, true)
     }
 
-    /// Attention with an additive mask or bias as fourth tensor.
-    pub fn sdpa_masked(&mut self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Built {
-        self.attention(&[q, k, v, mask], false, false)
-    }
-
-    /// As [`Builder::sdpa_masked`], with dropout of the weights in training.
+    /// Attention with an additive mask or bias as fourth tensor, and dropout of the weights in training.
     pub fn sdpa_masked_dropout(&mut self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Built {
         self.attention(&[q, k, v, mask], false, true)
     }

@@ -82,16 +82,6 @@ impl Builder {
         self.graph.seq = Some(seq);
     }
 
-    /// Chooses the optimizer of the reference runs (SGD unless said).
-    pub fn set_optimizer(&mut self, optimizer: OptimizerChoice) {
-        self.graph.optimizer = optimizer;
-    }
-
-    /// Says that feature maps lie channels-last in memory.
-    pub fn set_channels_last(&mut self) {
-        self.graph.channels_last = true;
-    }
-
     /// Shape of a tensor.
     pub fn shape(&self, t: Tensor) -> Dims {
         self.graph.tensors[t.0 as usize].shape
