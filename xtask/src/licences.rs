@@ -9,10 +9,15 @@ use std::path::Path;
 /// The only place that packages come from.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Checks all packages of the lock file, of every platform.
+/// Checks all packages of both lock files, of every platform. A lock file that does not fit its manifests is an error too.
 pub fn check(root: &Path) -> anyhow::Result<()> {
     let allowed =
         allow_list(&std::fs::read_to_string(root.join("deny.toml")).context("cannot read deny.toml")?)?;
+    check_workspace(root, &allowed)?;
+    check_workspace(&root.join("fuzz"), &allowed).context("in fuzz/")
+}
+
+fn check_workspace(root: &Path, allowed: &[String]) -> anyhow::Result<()> {
     let metadata = output_of(&mut cargo(root, &["metadata", "--format-version", "1", "--locked"]))?;
     let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata is not JSON")?;
     let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
@@ -21,7 +26,7 @@ pub fn check(root: &Path) -> anyhow::Result<()> {
         let name = format!("{} {}", text(&package["name"]), text(&package["version"]));
         match package["license"].as_str() {
             None => refused.push(format!("{name}: no licence given")),
-            Some(licence) if !permits(licence, &allowed)? => refused.push(format!("{name}: {licence}")),
+            Some(licence) if !permits(licence, allowed)? => refused.push(format!("{name}: {licence}")),
             Some(_) => {}
         }
         // The workspace's own packages have no source.

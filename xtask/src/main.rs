@@ -28,12 +28,18 @@ const HELP: &str = "usage: cargo xtask TASK
   bench            speed of start-up, predictions and operator files
   validate-shared  checks against the shared data folder (PREFLOP_SHARED, default ../shared)
   readme           rewrites the example in README.md with what the tool prints
-  fuzz [SECONDS]   random input into every reader, so long each (default 60 seconds)
+  fuzz [SECONDS] [TARGET...] [--jobs N] [--executions N] [--wall SECONDS] [--programs FOLDER]
+                   random input into every reader, so long each (default 60 seconds), or in turn until so many
+                   executions were made or so much time has passed; with programs that were built elsewhere
+  fuzz build       the programs of that alone
   fuzz nightly     an hour of it; inputs that reach something new are kept in fuzz/seeds, made small";
 
-/// The root of the repository: the folder above this package.
+/// The root of the repository: the folder above this package, or where we are when this program was built elsewhere.
 fn root() -> anyhow::Result<PathBuf> {
     let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    if !package.is_dir() {
+        return std::env::current_dir().context("there is no current folder");
+    }
     Ok(package.parent().context("xtask has no parent folder")?.to_path_buf())
 }
 
@@ -48,9 +54,8 @@ fn task() -> anyhow::Result<()> {
         ["bench"] => bench::run(&root),
         ["validate-shared"] => validate::run(&root),
         ["readme"] => readme::run(&root, true),
-        ["fuzz"] => fuzz::run(&root, "60"),
         ["fuzz", "nightly"] => fuzz::nightly(&root),
-        ["fuzz", seconds] => fuzz::run(&root, seconds),
+        ["fuzz", options @ ..] => fuzz::run(&root, &fuzz::Options::parse(options)?),
         _ => anyhow::bail!("{HELP}"),
     }
 }

@@ -23,6 +23,7 @@ pub struct Needs {
 impl Needs {
     /// Looks around.
     pub fn find(root: &Path) -> Self {
+        let deny = works(&mut cargo(root, &["deny", "--version"]));
         let venv = works(&mut program(root, "python3", &["-c", "import venv, ensurepip"]));
         Self {
             all: vec![
@@ -52,9 +53,15 @@ impl Needs {
                 },
                 Need {
                     what: "cargo-deny",
-                    step: "advisories",
+                    step: "dependencies by cargo-deny",
                     get: "cargo install --locked cargo-deny",
-                    there: works(&mut cargo(root, &["deny", "--version"])),
+                    there: deny,
+                },
+                Need {
+                    what: "the database of advisories, with cargo-deny",
+                    step: "advisories",
+                    get: "cargo deny fetch db, where github.com can be reached",
+                    there: deny && has_advisories(root),
                 },
             ],
         }
@@ -91,6 +98,12 @@ impl Needs {
         steps.dedup();
         steps
     }
+}
+
+/// Fetches what is known to be wrong with packages; a copy that was fetched before does too.
+fn has_advisories(root: &Path) -> bool {
+    let fetched = works(&mut cargo(root, &["deny", "fetch", "db"]));
+    fetched || works(&mut cargo(root, &["deny", "--offline", "check", "advisories"]))
 }
 
 /// A Chromium: the system's, or the one that Playwright keeps in the user's cache.

@@ -149,8 +149,8 @@ pub fn one_of<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
 /// A number above zero.
 pub fn above_zero(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(x) if x > 0.0 && x < 1e9 => Ok(x),
-        _ => Err("it must be a number above zero".to_string()),
+        Ok(x) if (1e-9..1e9).contains(&x) => Ok(x),
+        _ => Err("it must be a number above zero, from 1e-9 to 1e9".to_string()),
     }
 }
 

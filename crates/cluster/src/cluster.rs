@@ -29,6 +29,8 @@ pub struct Cluster {
 
 /// Most nodes that are believed.
 pub const MAX_NODES: u64 = 1 << 20;
+/// Dearest hour of a node that is believed.
+const MAX_NODE_HOUR_USD: f64 = 1e9;
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -100,6 +102,12 @@ impl ClusterFile {
         }
         if let Some(hop) = cluster.fabric.hop_us.filter(|h| !(0.0..=1e5).contains(h)) {
             return Err(wrong(format!("`fabric.hop_us` is {hop}; it must be from 0 to 100000")));
+        }
+        let price = cluster.price.node_hour_usd.as_ref().map(Figure::value);
+        if let Some(usd) = price.filter(|usd| !(0.0..=MAX_NODE_HOUR_USD).contains(usd)) {
+            return Err(wrong(format!(
+                "`price.node_hour_usd` is {usd}; it must be from 0 to {MAX_NODE_HOUR_USD}"
+            )));
         }
         Ok(cluster)
     }
@@ -276,6 +284,17 @@ mod tests {
         ] {
             let error = Cluster::named(bad).unwrap_err().to_string();
             assert!(error.contains(said), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_price_is_a_number_of_dollars() {
+        for bad in ["inf", "nan", "-1", "1e300", "{ value = inf, source = \"offer\" }"] {
+            let text = format!(
+                "name = \"c\"\nnodes = [{{ type = \"dgx-h100\" }}]\n[price]\nnode_hour_usd = {bad}\n"
+            );
+            let error = ClusterFile::parse(&text, "c.toml").unwrap_err().to_string();
+            assert!(error.contains("`price.node_hour_usd`"), "{bad}: {error}");
         }
     }
 

@@ -3,6 +3,9 @@
 use super::CostError;
 use preflop_units::Seconds;
 
+/// Amounts that mean something: what lies outside would only turn into infinities and zeros further on.
+const MEANT: std::ops::RangeInclusive<f64> = 1e-9..=1e12;
+
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text
@@ -30,7 +33,8 @@ pub fn time(text: &str) -> Result<Seconds, CostError> {
         "w" => 604_800.0,
         _ => return Err(odd()),
     };
-    if value > 0.0 { Ok(Seconds(value * size)) } else { Err(odd()) }
+    let seconds = value * size;
+    if MEANT.contains(&seconds) { Ok(Seconds(seconds)) } else { Err(odd()) }
 }
 
 /// Reads an amount of more than zero US dollars: `100usd`, `$100`, `100`.
@@ -52,7 +56,7 @@ pub fn usd(text: &str) -> Result<f64, CostError> {
         "" | "usd" | "$" => {}
         _ => return Err(CostError::Currency { text: short, currency: unit.chars().take(16).collect() }),
     }
-    if value > 0.0 { Ok(value) } else { Err(odd) }
+    if MEANT.contains(&value) { Ok(value) } else { Err(odd) }
 }
 
 #[cfg(test)]
@@ -64,7 +68,18 @@ mod tests {
         for (text, seconds) in [("310ms", 0.31), ("0.5 s", 0.5), ("2d", 172_800.0), ("90min", 5400.0)] {
             assert!((time(text).unwrap().0 / seconds - 1.0).abs() < 1e-12, "{text}");
         }
-        for odd in ["310", "ms", "", "-2d", "0h", "1e400d", "2 fortnights", "nan s"] {
+        for odd in [
+            "310",
+            "ms",
+            "",
+            "-2d",
+            "0h",
+            "1e400d",
+            "99999999999999999999d",
+            "0.00000000000000001us",
+            "2 fortnights",
+            "nan s",
+        ] {
             assert!(time(odd).is_err(), "{odd}");
         }
     }

@@ -1,6 +1,7 @@
 //! `preflop collective`: how long a collective takes on a cluster, by size; and what a log of nccl-tests says about one.
 
 use crate::cluster_args::{self, byte_list};
+use crate::destination;
 use crate::error::InputError;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
@@ -98,8 +99,7 @@ pub fn run(args: &CollectiveArgs, output: &Output) -> anyhow::Result<()> {
             second_label: String::new(),
             lines: vec![line],
         };
-        std::fs::write(path, chart.draw()?.render(Format::of_path(path)?)?)
-            .with_context(|| format!("cannot write `{path}`"))?;
+        destination::write_bytes(path, chart.draw()?.render(Format::of_path(path)?)?)?;
     }
     if output.json {
         let rows: Vec<_> = rows

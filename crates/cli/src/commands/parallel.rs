@@ -5,12 +5,12 @@ mod any;
 
 use super::parallel_page;
 use crate::cluster_args::{self, ParallelArgs};
+use crate::destination;
 use crate::error::InputError;
 use crate::input;
 use crate::output::{self, Output};
 use crate::run_args::{AttentionChoice, Job, RunArgs};
 use answer::Answer;
-use anyhow::Context as _;
 use preflop_cluster::collective::Collectives;
 use preflop_cluster::iteration::{Outcome, Setting, ShardCosts};
 use preflop_cluster::model::{Attention, Transformer};
@@ -215,11 +215,11 @@ fn write_views(
     let title = format!("{model} on {}", cluster.name);
     if let Some(path) = &args.trace {
         let trace = serde_json::to_vec(&timeline::chrome_trace(bars, &title))?;
-        std::fs::write(path, trace).with_context(|| format!("cannot write `{path}`"))?;
+        destination::write_bytes(path, trace)?;
     }
     if let Some(path) = &args.page {
         let page = parallel_page::page(&title, bars, &outcome.breakdown);
-        std::fs::write(path, page).with_context(|| format!("cannot write `{path}`"))?;
+        destination::write_bytes(path, page)?;
     }
     Ok(())
 }

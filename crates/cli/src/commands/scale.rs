@@ -2,10 +2,10 @@
 
 use super::parallel::{attention, subject};
 use crate::cluster_args::{self, stack};
+use crate::destination;
 use crate::error::InputError;
 use crate::output::{self, Align, Output};
 use crate::run_args::RunArgs;
-use anyhow::Context as _;
 use clap::Args;
 use preflop_cluster::collective::Collectives;
 use preflop_cluster::model::Stack;
@@ -172,8 +172,7 @@ fn draw(path: &str, points: &[Point], model: &str, node: &str) -> anyhow::Result
             line("exposed links", &|p| 100.0 * links(p)),
         ],
     };
-    std::fs::write(path, chart.draw()?.render(Format::of_path(path)?)?)
-        .with_context(|| format!("cannot write `{path}`"))
+    destination::write_bytes(path, chart.draw()?.render(Format::of_path(path)?)?)
 }
 
 fn print(

@@ -14,6 +14,12 @@ pub struct Measured {
     pub time_us: f64,
 }
 
+/// Largest message that is believed.
+const MAX_BYTES: f64 = 1e15;
+/// Times of a collective that are believed: from a thousandth of a microsecond to a month.
+const MIN_US: f64 = 1e-3;
+const MAX_US: f64 = 3e12;
+
 /// Reads a log: rows start with a size; the last four or eight columns are time, two bandwidths and a count of errors.
 pub fn read(text: &str) -> Result<Vec<Measured>, ClusterError> {
     let mut rows = Vec::new();
@@ -23,11 +29,17 @@ pub fn read(text: &str) -> Result<Vec<Measured>, ClusterError> {
         if words.len() < 7 || bytes < 1.0 {
             continue;
         }
+        // Not a number, or no size of a message.
+        if !(1.0..=MAX_BYTES).contains(&bytes) {
+            return Err(ClusterError::Log(format!(
+                "`{bytes}` is no size of a message: is it a log of nccl-tests?"
+            )));
+        }
         let time = |from_end: usize| {
             words.len().checked_sub(from_end).and_then(|i| words.get(i)).and_then(|w| w.parse::<f64>().ok())
         };
         let times = if words.len() >= 11 { [time(8), time(4)] } else { [time(4), None] };
-        let best = times.into_iter().flatten().filter(|t| *t > 0.0 && t.is_finite()).reduce(f64::min);
+        let best = times.into_iter().flatten().filter(|t| (MIN_US..MAX_US).contains(t)).reduce(f64::min);
         let Some(time_us) = best else {
             let start: String = line.trim().chars().take(60).collect();
             return Err(ClusterError::Log(format!(
@@ -179,6 +191,16 @@ mod tests {
         assert_eq!(rows.len(), 2);
         assert_eq!((rows[0].bytes, rows[0].time_us), (1_048_576.0, 29.0));
         assert!(read("hello\nworld").unwrap_err().to_string().contains("nccl-tests"));
+    }
+
+    #[test]
+    fn sizes_and_times_that_cannot_be_are_refused() {
+        for (from, to) in [("1073741824", "inf"), ("1073741824", "nan"), ("1073741824", "1e300")] {
+            let error = read(&LOG.replace(from, to)).unwrap_err().to_string();
+            assert!(error.contains("no size of a message"), "{error}");
+        }
+        let error = read(&LOG.replace("40000", "inf").replace("40100", "1e-300")).unwrap_err().to_string();
+        assert!(error.contains("no time in the row"), "{error}");
     }
 
     #[test]

@@ -8,9 +8,9 @@ use serde_json::Value as Json;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufReader, Read, Seek};
 
-/// Memory that the description of a network may take. It grows with the number of calls (about 2 kB for each), not with
-/// the weights: 100,000 calls fit.
-const MAX_DESCRIPTION: usize = 256 << 20;
+/// Memory that the description of a network may take. It grows with the number of calls (about 7 kB for each), not with
+/// the weights: 70,000 calls fit.
+const MAX_DESCRIPTION: usize = 512 << 20;
 
 /// Parts of the description that nothing here looks at; the stack of every call is most of it.
 const DROPPED: &[&str] =
