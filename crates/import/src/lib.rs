@@ -11,6 +11,7 @@ pub mod exported;
 mod json_stream;
 mod kineto;
 pub mod layer_table;
+pub mod measured_layers;
 mod mend;
 mod ncu;
 mod ncu_number;

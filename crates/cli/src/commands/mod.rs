@@ -7,6 +7,7 @@ pub mod collective;
 pub mod compare;
 pub mod completions;
 pub mod delta;
+mod delta_measured;
 pub mod diff;
 pub mod explain;
 pub mod explore;
