@@ -91,17 +91,24 @@ fn answer(root: &Path, command: &str) -> anyhow::Result<Value> {
 
 /// The figure of a row in an answer.
 fn figure(answer: &Value, asked: &Asked) -> anyhow::Result<f64> {
-    let value = reduced(answer, &asked.value, &asked.reduce)?;
-    Ok(match &asked.over {
-        Some(over) => value / reduced(answer, over, &asked.reduce)?,
-        None => value,
-    })
+    let found = at(answer, &asked.value)?;
+    let Some(over) = &asked.over else { return reduced(&found, &asked.value, &asked.reduce) };
+    let under = at(answer, over)?;
+    ensure!(found.len() == under.len(), "`{}` and `{over}` hold different numbers of figures", asked.value);
+    let ratios: Option<Vec<Value>> =
+        found.iter().zip(&under).map(|(a, b)| Some(Value::from(number(a)? / number(b)?))).collect();
+    let ratios = ratios.with_context(|| format!("`{}` or `{over}` holds no number", asked.value))?;
+    reduced(&ratios.iter().collect::<Vec<_>>(), &asked.value, &asked.reduce)
 }
 
-fn reduced(answer: &Value, pointer: &str, reduce: &str) -> anyhow::Result<f64> {
+fn at<'a>(answer: &'a Value, pointer: &str) -> anyhow::Result<Vec<&'a Value>> {
     let mut found = Vec::new();
     walk(answer, &pointer.split('/').skip(1).collect::<Vec<_>>(), &mut found);
     ensure!(!found.is_empty(), "there is nothing at `{pointer}`");
+    Ok(found)
+}
+
+fn reduced(found: &[&Value], pointer: &str, reduce: &str) -> anyhow::Result<f64> {
     let n = found.len() as f64;
     if let Some(word) = reduce.strip_prefix("share of ") {
         return Ok(found.iter().filter(|v| is(v, word)).count() as f64 / n);

@@ -24,12 +24,26 @@ pub fn find(name: &str, batch: u64) -> Result<Vec<NamedLayer>, DeltaError> {
         "googlenet" => Ok(table(GOOGLENET, batch)),
         "resnet50" => Ok(resnet(&[3, 4, 6, 3], batch)),
         "resnet152" => Ok(resnet(&[3, 8, 36, 3], batch)),
+        ALL => all(batch),
         other => Err(DeltaError::Network {
             name: name.to_string(),
             hint: did_you_mean(other, NAMES),
             known: NAMES.join(", "),
         }),
     }
+}
+
+/// The name of the paper's four networks together.
+pub const ALL: &str = "delta-paper";
+
+/// The layers of the four networks, each with its network's name before its own.
+fn all(batch: u64) -> Result<Vec<NamedLayer>, DeltaError> {
+    let mut layers = Vec::new();
+    for network in ["alexnet-original", "vgg16", "googlenet", "resnet152"] {
+        let named = |l: NamedLayer| NamedLayer { name: format!("{network}-{}", l.name), ..l };
+        layers.extend(find(network, batch)?.into_iter().map(named));
+    }
+    Ok(layers)
 }
 
 /// The fully connected layers of a network, which the paper's figures leave out: (name, inputs, outputs).

@@ -18,8 +18,10 @@ mod ncu_number;
 #[cfg(feature = "nsys")]
 mod nsys;
 mod number;
+mod nvprof;
 mod open;
 mod redact;
+mod rocprof;
 
 pub use control::{Control, Pool, Taken};
 pub use error::ImportError;
@@ -64,6 +66,8 @@ fn content(source: Source, meter: &mut Meter) -> Result<Profile, ImportError> {
             Ok(profile)
         }
         Content::Csv(reader) => ncu::read(reader, &name, meter),
+        Content::Nvprof(reader) => nvprof::read(reader, &name, meter),
+        Content::Rocprof(reader) => rocprof::read(reader, &name, meter),
         #[cfg(feature = "nsys")]
         Content::Sqlite(database) => nsys::read(database, &name, meter),
         #[cfg(not(feature = "nsys"))]

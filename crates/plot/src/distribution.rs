@@ -24,7 +24,8 @@ pub fn distribution(
         .with_group_colors((0..groups.len()).map(|i| COLORS[i % COLORS.len()]))
         .with_width(0.6)
         .with_strip(0.18)
-        .with_overlay_size(2.2);
+        .with_overlay_color("#222222")
+        .with_overlay_size(2.0);
     for (name, values) in &groups {
         boxes = boxes.with_group(name.as_str(), values.iter().copied());
     }

@@ -17,7 +17,7 @@ use std::io::Write as _;
 
 /// Traffic, time and bottleneck of convolution layers by the DeLTA model, as published
 ///
-/// Networks: alexnet-original, vgg16, googlenet, resnet50, resnet152. A CSV file of layers has the columns
+/// Networks: alexnet-original, vgg16, googlenet, resnet50, resnet152, and delta-paper for the paper's four. A CSV file of layers has the columns
 /// name,b,ci,h,w,co,r,s,stride,pad and may have groups, dilation and tile (such as 128x64); stride, pad and
 /// dilation are one number or HEIGHTxWIDTH. A fully connected layer is a 1x1 filter on a 1x1 map.
 ///
@@ -71,6 +71,10 @@ pub struct DeltaArgs {
     #[arg(long, value_name = "FILE")]
     plot: Option<String>,
 
+    /// Draw the model over the measurement layer by layer, as the paper's Figs. 11 to 14 (.svg or .png)
+    #[arg(long, value_name = "FILE", requires = "measured")]
+    plot_layers: Option<String>,
+
     /// Measured layers (CSV) to hold the model against
     #[arg(long, value_name = "FILE", conflicts_with = "network")]
     pub(super) measured: Option<String>,
@@ -95,6 +99,15 @@ pub enum Equations {
     Published,
     /// Sectors and tiles as counters show them on Hopper
     Today,
+}
+
+fn write_chart(
+    path: Option<&str>,
+    chart: impl FnOnce() -> Result<preflop_plot::Chart, preflop_plot::PlotError>,
+) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let format = preflop_plot::Format::of_path(path)?;
+    crate::destination::write_bytes(path, chart()?.render(format)?)
 }
 
 fn cycles(text: &str) -> Result<f64, String> {
@@ -125,9 +138,15 @@ impl DeltaArgs {
         &self,
         chart: impl FnOnce() -> Result<preflop_plot::Chart, preflop_plot::PlotError>,
     ) -> anyhow::Result<()> {
-        let Some(path) = &self.plot else { return Ok(()) };
-        let format = preflop_plot::Format::of_path(path)?;
-        crate::destination::write_bytes(path, chart()?.render(format)?)
+        write_chart(self.plot.as_deref(), chart)
+    }
+
+    /// Writes the chart of single layers where one is asked for.
+    pub(super) fn draw_layers(
+        &self,
+        chart: impl FnOnce() -> Result<preflop_plot::Chart, preflop_plot::PlotError>,
+    ) -> anyhow::Result<()> {
+        write_chart(self.plot_layers.as_deref(), chart)
     }
 }
 

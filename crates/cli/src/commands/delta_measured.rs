@@ -84,10 +84,25 @@ pub fn run(args: &DeltaArgs, output: &Output) -> anyhow::Result<()> {
         layers: rows,
         left_out: all - chosen.len(),
     };
+    args.draw_layers(|| {
+        let line = |(i, name): (usize, &&str)| preflop_plot::Line {
+            name: name.to_uppercase().replace("TIME", "time"),
+            points: (1..).zip(&report.layers).filter_map(|(x, r)| Some((f64::from(x), r.ratios()[i]?))).collect(),
+            second_axis: false,
+        };
+        preflop_plot::LineChart {
+            title: format!("{}: predicted over measured, layer by layer", args.gpu),
+            x_label: "layer, in the order of the file".to_string(),
+            y_label: "predicted over measured".to_string(),
+            second_label: String::new(),
+            lines: FIGURES.iter().enumerate().map(line).filter(|l| !l.points.is_empty()).collect(),
+        }
+        .draw()
+    })?;
     args.draw(|| {
         let figures = FIGURES.iter().enumerate().map(|(i, name)| {
             let ratios = report.layers.iter().filter_map(|r| r.ratios()[i]).collect();
-            ((*name).to_string(), ratios)
+            (name.to_uppercase().replace("TIME", "time"), ratios)
         });
         let title = format!("{}: predicted over measured", args.gpu);
         preflop_plot::distribution(&title, "predicted over measured", &figures.collect::<Vec<_>>())
@@ -96,9 +111,19 @@ pub fn run(args: &DeltaArgs, output: &Output) -> anyhow::Result<()> {
 }
 
 fn wanted(m: &Measured, args: &DeltaArgs) -> bool {
-    m.dtype.as_deref().is_none_or(|d| d.eq_ignore_ascii_case(args.dtype.name()))
+    m.dtype.as_deref().is_none_or(|d| short(d).eq_ignore_ascii_case(args.dtype.name()))
         && args.algorithm.as_deref().is_none_or(|a| m.algorithm.as_deref() == Some(a))
         && m.time_ms.is_none_or(|ms| ms >= args.at_least_ms)
+}
+
+/// PyTorch's names of formats in ours.
+fn short(dtype: &str) -> &str {
+    match dtype {
+        "float32" => "fp32",
+        "float16" => "fp16",
+        "bfloat16" => "bf16",
+        other => other,
+    }
 }
 
 fn row(m: &Measured, gpu: &Gpu, args: &DeltaArgs) -> anyhow::Result<Row> {

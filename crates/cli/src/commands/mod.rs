@@ -13,6 +13,7 @@ pub mod explain;
 pub mod explore;
 pub mod fit;
 pub mod gpus;
+mod gpus_history;
 mod layers;
 pub mod measure;
 pub mod models;

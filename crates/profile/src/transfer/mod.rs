@@ -160,7 +160,7 @@ pub struct Target {
     pub host_ms: f64,
     /// What the iteration waits for: `gpu` or `host`.
     pub bound: Side,
-    /// Measured time over this one.
+    /// Measured time of a sample over that of one here.
     pub speedup: f64,
     /// How the GPU time was carried over, as shares of the origin's time.
     pub shares: Shares,
@@ -305,7 +305,7 @@ fn target(analysis: &Analysis, model: &TimeModel, origin: &Gpu, gpu: &Gpu, optio
         gpu_busy_ms: analysis.gpu_busy().ms() * growth,
         host_ms: host_there.ms(),
         bound: if host_there > wall * growth { Side::Host } else { Side::Gpu },
-        speedup: measured / time,
+        speedup: measured / time * options.change.batch.unwrap_or(1.0),
         shares,
         operators: sorted(carried),
         notes: notes(analysis, gpu),

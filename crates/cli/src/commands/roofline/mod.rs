@@ -51,7 +51,8 @@ pub struct RooflineArgs {
     #[arg(long, value_name = "LEVEL", default_value = "dram", value_parser = level)]
     level: Level,
 
-    /// Roof of the time plane, such as fp32 or "bf16 tensor" [default: the pipe with most FLOPs]
+    /// Roof of the time plane, such as fp32 or "bf16 tensor" [default: the pipe with most FLOPs]; with --study `tensor` holds
+    /// all FLOPs against the tensor cores, as the study did
     #[arg(long, value_name = "PIPE")]
     roof: Option<String>,
 
@@ -151,8 +152,8 @@ impl SummaryExport {
 pub fn run(args: &RooflineArgs, output: &Output) -> anyhow::Result<()> {
     let by = args.by.unwrap_or(if args.sweep.is_some() { By::Model } else { By::Operator });
     let (title, views) = match (&args.study, &args.model) {
-        // The study held all FLOPs against the tensor cores.
-        (Some(study), _) => study::read(study, args.roof.as_deref() == Some("fp16 tensor"))?,
+        // The study held all FLOPs against the tensor cores: `--roof tensor`.
+        (Some(study), _) => study::read(study, args.roof.as_deref() == Some("tensor"))?,
         (None, Some(model)) => match recording::read(model)? {
             Some(_) if args.sweep.is_some() => {
                 return Err(InputError::new("a recording cannot be swept: its sizes are as recorded").into());
@@ -166,7 +167,7 @@ pub fn run(args: &RooflineArgs, output: &Output) -> anyhow::Result<()> {
         let wanted = charts::Wanted {
             kind: &args.chart,
             level: args.level,
-            roof: args.roof.as_deref(),
+            roof: args.roof.as_deref().filter(|roof| args.study.is_none() || *roof != "tensor"),
             per_call: matches!(by, By::Call | By::Operator) && args.study.is_none(),
             by_view: args.sweep.is_some() || args.study.is_some() || views.len() > 1,
             swept: args.sweep.is_some(),
