@@ -70,12 +70,12 @@ fn row<'a>(cell: &impl Fn(&str) -> Option<&'a str>) -> Result<Listed, String> {
     Ok(Listed { named: NamedLayer { name, layer }, tile })
 }
 
-fn whole(column: &str, text: &str) -> Result<u64, String> {
+pub(crate) fn whole(column: &str, text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("`{column}` is `{text}`, not a whole number"))
 }
 
 /// `2` for both sides or `2x1` for height and width.
-fn sides(column: &str, text: &str) -> Result<[u64; 2], String> {
+pub(crate) fn sides(column: &str, text: &str) -> Result<[u64; 2], String> {
     match text.split_once('x') {
         Some((h, w)) => Ok([whole(column, h)?, whole(column, w)?]),
         None => whole(column, text).map(|side| [side; 2]),

@@ -108,7 +108,7 @@ pub fn run(args: &ExploreArgs, output: &Output) -> anyhow::Result<()> {
     for path in [&args.plot, &args.plot_front].into_iter().flatten() {
         output::chart_format(path)?;
     }
-    let listed = layers::read(&args.network, args.batch, args.dtype)?;
+    let listed = layers::read(&args.network, args.batch, args.dtype, false)?;
     if listed.iter().any(|l| l.tile.is_some()) {
         return Err(InputError::new(format!("{}: `explore` chooses tiles itself", args.network))
             .hint("leave out the column `tile`")
