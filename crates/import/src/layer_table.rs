@@ -20,6 +20,12 @@ pub struct Listed {
 
 /// The layers of a table. An error begins with the place in the file: `, line 3: ..`.
 pub fn read(bytes: &[u8]) -> Result<Vec<Listed>, String> {
+    // A quoted cell may hold line breaks, and an error is one line.
+    let visible = |c: char| if c.is_control() { ' ' } else { c };
+    listed(bytes).map_err(|error| error.chars().map(visible).collect())
+}
+
+fn listed(bytes: &[u8]) -> Result<Vec<Listed>, String> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).from_reader(bytes);
     let headers: Vec<String> = reader
         .headers()
@@ -87,4 +93,16 @@ pub fn tile(text: &str) -> Result<Tile, String> {
     let size = text.split_once('x').and_then(|(m, n)| Some((m.trim().parse().ok()?, n.trim().parse().ok()?)));
     let (m, n) = size.ok_or_else(|| format!("tile `{text}` is not HEIGHTxWIDTH, such as 128x64"))?;
     Tile::of_size(m, n).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_about_a_quoted_cell_is_one_line() {
+        let text = b"name,b,ci,h,w,co,r,s,stride,pad\nconv,4,3,\"24,224\n64\"\n";
+        let error = read(text).unwrap_err();
+        assert!(error.contains("`h` is `24,224 64`") && !error.contains('\n'), "{error}");
+    }
 }
