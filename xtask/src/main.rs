@@ -25,6 +25,7 @@ const HELP: &str = "usage: cargo xtask TASK
 
   test [STEP]      format, lints, tests, docs, licences, spelling, Python and browser parts
   frozen [write]   answers of the whole program against a kept corpus (data/frozen), or the corpus anew
+  ray              tables and sweeps in Python: data frames, and a Ray cluster of three nodes on this machine
   bench            speed of start-up, predictions and operator files
   validate-shared  checks against the shared data folder (PREFLOP_SHARED, default ../shared)
   readme           rewrites the example in README.md with what the tool prints
@@ -46,6 +47,7 @@ fn task() -> anyhow::Result<()> {
         ["frozen"] => frozen::run(&root, false),
         ["frozen", "write"] => frozen::run(&root, true),
         ["bench"] => bench::run(&root),
+        ["ray"] => python::tables(&root),
         ["validate-shared"] => validate::run(&root),
         ["readme"] => readme::run(&root, true),
         ["fuzz"] => fuzz::run(&root, "60"),
