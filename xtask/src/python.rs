@@ -18,8 +18,11 @@ pub fn test(root: &Path) -> anyhow::Result<()> {
     // Compiling needs a process in which autograd has not yet run (docs/run-options.md).
     let compiled = "python/tests/test_compile.py";
     succeed(&mut pytest(root, &python, &[compiled]))?;
-    let others =
-        ["--ignore=python/tests/shared", "--ignore=python/tests/tables", "--ignore=python/tests/test_compile.py"];
+    let others = [
+        "--ignore=python/tests/shared",
+        "--ignore=python/tests/tables",
+        "--ignore=python/tests/test_compile.py",
+    ];
     succeed(&mut pytest(root, &python, &[&["python/tests"], &others[..]].concat()))?;
     tables(root)
 }

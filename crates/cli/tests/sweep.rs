@@ -26,7 +26,11 @@ fn a_sweep_that_is_killed_and_started_again_has_the_bytes_of_one_that_was_not() 
     let whole = run(&args("whole.parquet"), folder.path());
     assert!(whole.status.success(), "{}", said(&whole));
     let parts = folder.path().join("killed.parquet.parts");
-    let kept = || std::fs::read_dir(&parts).map_or(0, |d| d.flatten().filter(|e| e.path().extension().is_some_and(|x| x == "parquet")).count());
+    let kept = || {
+        std::fs::read_dir(&parts).map_or(0, |d| {
+            d.flatten().filter(|e| e.path().extension().is_some_and(|x| x == "parquet")).count()
+        })
+    };
     let mut kills = 0;
     for goal in [3, 12, 25] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_preflop"))
@@ -56,12 +60,19 @@ fn a_sweep_that_is_killed_and_started_again_has_the_bytes_of_one_that_was_not() 
 #[test]
 fn a_wrong_study_is_one_line_and_status_2() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("s.toml"), "model = \"resnet50\"\ngpu = \"h200\"\nprecison = \"amp\"\n").unwrap();
+    std::fs::write(
+        folder.path().join("s.toml"),
+        "model = \"resnet50\"\ngpu = \"h200\"\nprecison = \"amp\"\n",
+    )
+    .unwrap();
     let out = run(&["sweep", "s.toml", "-o", "x.parquet"], folder.path());
     assert_eq!(out.status.code(), Some(2));
     let error = said(&out);
     assert_eq!(error.lines().count(), 1, "{error}");
-    assert!(error.starts_with("error: s.toml: line 3: unknown key `precison`; did you mean `precision`?"), "{error}");
+    assert!(
+        error.starts_with("error: s.toml: line 3: unknown key `precison`; did you mean `precision`?"),
+        "{error}"
+    );
     for (args, part) in [
         (["sweep", "s.toml", "-o", "x.xlsx"], "cannot tell the format"),
         (["sweep", "none.toml", "-o", "x.csv"], "cannot open"),
@@ -93,9 +104,13 @@ fn jobs_of_a_table_and_of_a_study_get_the_same_answers() {
     for (input, output) in [("jobs.csv", "b.parquet"), ("b2.jsonl", "c.csv")] {
         if input == "b2.jsonl" {
             let line = |m: &str, g: &str| {
-                format!("{{\"model\":\"{m}\",\"gpu\":\"{g}\",\"mode\":\"infer\",\"precision\":\"bf16\",\"batch\":2}}\n")
+                format!(
+                    "{{\"model\":\"{m}\",\"gpu\":\"{g}\",\"mode\":\"infer\",\"precision\":\"bf16\",\"batch\":2}}\n"
+                )
             };
-            let text = [line("resnet18", "h200"), line("resnet18", "p4"), line("gpt2", "h200"), line("gpt2", "p4")].concat();
+            let text =
+                [line("resnet18", "h200"), line("resnet18", "p4"), line("gpt2", "h200"), line("gpt2", "p4")]
+                    .concat();
             std::fs::write(folder.path().join(input), text).unwrap();
         }
         let out = run(&["sweep", input, "-o", output], folder.path());
@@ -129,7 +144,13 @@ fn operators_come_from_and_go_to_any_table() {
             String::from_utf8_lossy(&o.stdout).lines().take(2).map(str::to_string).collect()
         };
         assert_eq!(lines(&again), lines(&plain), "{name}");
-        assert!(String::from_utf8_lossy(&again.stdout).lines().nth(2).unwrap().starts_with("{\"error\":\"row 3: "));
+        assert!(
+            String::from_utf8_lossy(&again.stdout)
+                .lines()
+                .nth(2)
+                .unwrap()
+                .starts_with("{\"error\":\"row 3: ")
+        );
     }
     let out = run(&["ops", "t.parquet", "--gpu", "h200", "--format", "csv"], folder.path());
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -150,6 +171,9 @@ fn ray_that_is_not_there_is_one_clear_line() {
         let out = run(&args, folder.path());
         assert_eq!(out.status.code(), Some(2));
         let error = said(&out);
-        assert!(error.starts_with("error: ") && error.contains("\nhint: ") && error.lines().count() == 2, "{error}");
+        assert!(
+            error.starts_with("error: ") && error.contains("\nhint: ") && error.lines().count() == 2,
+            "{error}"
+        );
     }
 }

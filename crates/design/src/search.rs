@@ -127,8 +127,10 @@ pub fn optimise(
     limits: &Limits,
 ) -> Result<Found, DesignError> {
     let seen = RefCell::new(Vec::new());
-    let corner = |pick: fn((f64, f64)) -> f64| -> Vec<f64> { axes.iter().map(|a| pick(a.values.ends())).collect() };
-    let ends = [corner(|e| e.0), corner(|e| e.1)].map(|v| workload.evaluate(Workload::design(axes, &v)).share);
+    let corner =
+        |pick: fn((f64, f64)) -> f64| -> Vec<f64> { axes.iter().map(|a| pick(a.values.ends())).collect() };
+    let ends =
+        [corner(|e| e.0), corner(|e| e.1)].map(|v| workload.evaluate(Workload::design(axes, &v)).share);
     let (low, high) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
     for step in 1..=LADDER {
         let most = low * (high / low).powf(step as f64 / LADDER as f64);
@@ -150,7 +152,8 @@ pub fn optimise(
             corner[i] += if corner[i] > 0.5 { -EDGE } else { EDGE };
             simplex.push(corner);
         }
-        let run = Executor::new(problem, NelderMead::new(simplex)).configure(|state| state.max_iters(STEPS)).run();
+        let run =
+            Executor::new(problem, NelderMead::new(simplex)).configure(|state| state.max_iters(STEPS)).run();
         run.map_err(|e| DesignError::Base(format!("the optimiser failed: {e}")))?;
     }
     Found::of(seen.into_inner(), objective, limits)

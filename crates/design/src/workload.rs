@@ -62,9 +62,9 @@ impl Limits {
         let wrong = |problem: String| DesignError::Limit { text: text.to_string(), problem };
         let mut out = Self::default();
         for part in text.split(',') {
-            let (key, value) = part
-                .split_once('=')
-                .ok_or_else(|| wrong("write it as watts=700 or area=814, or both with a comma".to_string()))?;
+            let (key, value) = part.split_once('=').ok_or_else(|| {
+                wrong("write it as watts=700 or area=814, or both with a comma".to_string())
+            })?;
             let value = match value.trim().parse::<f64>() {
                 Ok(x) if x > 0.0 && x.is_finite() => x,
                 _ => return Err(wrong(format!("`{value}` is no number above 0"))),
@@ -163,7 +163,8 @@ impl<'a> Workload<'a> {
     pub fn check(&self, objective: Objective, limits: &Limits) -> Result<(), DesignError> {
         let base = &self.base.name;
         if limits.area_mm2.is_some() && self.area_mm2.is_none() {
-            let message = format!("the area of `{base}` is not known, so `--limit area` needs `--base-area MM2`");
+            let message =
+                format!("the area of `{base}` is not known, so `--limit area` needs `--base-area MM2`");
             return Err(DesignError::Base(message));
         }
         if objective == Objective::Cost && self.usd_per_hour.is_none() {
@@ -187,8 +188,7 @@ impl<'a> Workload<'a> {
         ] {
             gpu = gpu.with_more(resource, factor);
         }
-        let scales =
-            Scales { sm_count: sms, mac_per_sm: mac, l2_bw: l2, dram_bw: dram, ..Scales::default() };
+        let scales = Scales { sm_count: sms, mac_per_sm: mac, l2_bw: l2, dram_bw: dram, ..Scales::default() };
         let share = self.weights.cost(&scales) / self.weights.cost(&Scales::default());
         gpu.tdp_w *= share * clock;
         gpu.idle_w *= share;

@@ -56,7 +56,12 @@ fn the_optimiser_finds_nearly_what_trying_all_finds_and_keeps_to_the_limits() {
         let best = &looked.all[looked.best];
         assert!(best.watts <= 800.0 * (1.0 + 1e-9) && best.area_mm2.unwrap() <= 900.0 * (1.0 + 1e-9));
         let ratio = best.objective(objective) / tried.all[tried.best].objective(objective);
-        assert!(ratio < 1.02, "{objective:?}: {ratio} ({} against {})", best.design.name(), tried.all[tried.best].design.name());
+        assert!(
+            ratio < 1.02,
+            "{objective:?}: {ratio} ({} against {})",
+            best.design.name(),
+            tried.all[tried.best].design.name()
+        );
     }
 }
 

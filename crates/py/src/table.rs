@@ -95,7 +95,8 @@ impl Sweep {
     fn part<'py>(&self, py: Python<'py>, part: u64) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| {
             let engine = tables::engine()?;
-            let compute = || self.plan.lock().unwrap_or_else(PoisonError::into_inner).part(part, &engine, |_| ());
+            let compute =
+                || self.plan.lock().unwrap_or_else(PoisonError::into_inner).part(part, &engine, |_| ());
             let batch = match &self.threads {
                 Some(threads) => threads.install(compute),
                 None => compute(),
@@ -111,7 +112,10 @@ impl Sweep {
         let format = match format {
             Some(name) => Some(Format::from_name(name).ok_or_else(|| {
                 let known: Vec<&str> = Format::ALL.iter().map(|(_, name, _)| *name).collect();
-                PyValueError::new_err((format!("unknown format `{name}`"), Some(format!("it may be {}", known.join(", ")))))
+                PyValueError::new_err((
+                    format!("unknown format `{name}`"),
+                    Some(format!("it may be {}", known.join(", "))),
+                ))
             })?),
             None => None,
         };

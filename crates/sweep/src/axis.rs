@@ -70,7 +70,11 @@ impl Values {
                 } else {
                     low + place * (high - low)
                 };
-                if *whole { Value::Whole(x.round().clamp(*from, *to) as i64) } else { Value::Real(x.clamp(*from, *to)) }
+                if *whole {
+                    Value::Whole(x.round().clamp(*from, *to) as i64)
+                } else {
+                    Value::Real(x.clamp(*from, *to))
+                }
             }
         }
     }

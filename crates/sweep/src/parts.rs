@@ -57,7 +57,9 @@ impl Parts {
                 let there: Option<About> = serde_json::from_slice(&bytes).ok();
                 let what = match there {
                     Some(there) if there == parts.about => None,
-                    Some(there) if there.version != parts.about.version => Some(format!("version {}", there.version)),
+                    Some(there) if there.version != parts.about.version => {
+                        Some(format!("version {}", there.version))
+                    }
                     Some(there) if there.rows != parts.about.rows => Some(format!("{} rows", there.rows)),
                     _ => Some("another study, or a file that it names has changed".to_string()),
                 };

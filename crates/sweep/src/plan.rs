@@ -32,7 +32,10 @@ impl Shard {
         let (index, count) =
             (index.parse::<u64>().map_err(|_| wrong())?, count.parse::<u64>().map_err(|_| wrong())?);
         if index == 0 || index > count || count > 1_000_000 {
-            return Err(format!("`{text}` is no shard; the first is 1/{}, the last {0}/{0}", count.clamp(1, 1_000_000)));
+            return Err(format!(
+                "`{text}` is no shard; the first is 1/{}, the last {0}/{0}",
+                count.clamp(1, 1_000_000)
+            ));
         }
         Ok(Self { index, count })
     }
@@ -147,12 +150,25 @@ impl Plan {
     }
 
     /// The sweep of a table with so many rows.
-    pub fn of_table(table: Table, rows: u64, sum: Checksum, question: Question, part_rows: Option<u64>) -> Result<Self, StudyError> {
+    pub fn of_table(
+        table: Table,
+        rows: u64,
+        sum: Checksum,
+        question: Question,
+        part_rows: Option<u64>,
+    ) -> Result<Self, StudyError> {
         let kind = Engine::kind(&table.schema(), &question)?;
         Ok(Self::new(Rows::table(table), kind, rows, sum, part_rows, question))
     }
 
-    fn new(rows: Rows, kind: Kind, count: u64, sum: Checksum, part_rows: Option<u64>, question: Question) -> Self {
+    fn new(
+        rows: Rows,
+        kind: Kind,
+        count: u64,
+        sum: Checksum,
+        part_rows: Option<u64>,
+        question: Question,
+    ) -> Self {
         let (usual, block_rows) = match kind {
             Kind::Operators => (PART_OPERATORS, BLOCK_ROWS as u64),
             Kind::Jobs => (PART_JOBS, BLOCK_JOBS),
@@ -196,7 +212,8 @@ impl Plan {
         let to = (from + self.about.part_rows).min(self.about.rows);
         let (mut answers, mut at) = (Vec::new(), from);
         while at < to {
-            let block = self.rows.block(at..to.min(at + self.block_rows))?.filter(|block| block.num_rows() > 0);
+            let block =
+                self.rows.block(at..to.min(at + self.block_rows))?.filter(|block| block.num_rows() > 0);
             let Some(block) = block else {
                 let problem = format!("rows from {at} on are not there any more");
                 return Err(StudyError::File { file: "the table".into(), problem });
@@ -229,23 +246,19 @@ impl Plan {
                 }
                 Ok(())
             });
-            let mut computed = Ok(());
+            let mut computed = Ok(true);
             for part in wanted {
-                match self.part(*part, engine, &mut done) {
-                    // A writer that failed says why below.
-                    Ok(batch) if send.send((*part, batch)).is_err() => break,
-                    Ok(_) => {}
-                    Err(error) => {
-                        computed = Err(error);
-                        break;
-                    }
+                computed = self.part(*part, engine, &mut done).map(|batch| send.send((*part, batch)).is_ok());
+                // A writer that failed says why below.
+                if !matches!(computed, Ok(true)) {
+                    break;
                 }
             }
             drop(send);
             let written = writer.join().unwrap_or_else(|_| {
                 Err(StudyError::File { file: "the parts".into(), problem: "the writer failed".into() })
             });
-            written.and(computed)
+            written.and(computed.map(drop))
         })
     }
 }

@@ -1,5 +1,8 @@
 //! Reads a study file. Every complaint names the key, its line and what it may be.
 
+mod list;
+mod range;
+
 use crate::axis::{Axis, Value, Values};
 use crate::error::StudyError;
 use crate::study::{Design, MAX_ROWS, Study};
@@ -11,8 +14,6 @@ use toml::de::{DeTable, DeValue};
 
 /// Keys about the study itself.
 const OWN: [&str; 4] = ["design", "samples", "seed", "row"];
-/// Values that one range may stand for.
-const MAX_VALUES: f64 = 1e7;
 
 type Item<'a, 'i> = &'a Spanned<DeValue<'i>>;
 
@@ -38,7 +39,8 @@ pub(crate) fn study(text: &str, file: &str) -> Result<Study, StudyError> {
     })?;
     let table = table.get_ref();
     let has = |name: &str| table.iter().any(|(key, _)| key.get_ref() == name);
-    let listed_op = |table: &DeTable<'_>| rows_of(table).iter().any(|row| row.iter().any(|(k, _)| k.get_ref() == "op"));
+    let listed_op =
+        |table: &DeTable<'_>| rows_of(table).iter().any(|row| row.iter().any(|(k, _)| k.get_ref() == "op"));
     reader.kind = if has("op") || listed_op(table) { Kind::Operators } else { Kind::Jobs };
     let design = reader.design(table)?;
     reader.random = matches!(design, Design::Random | Design::LatinHypercube);
@@ -56,7 +58,9 @@ pub(crate) fn study(text: &str, file: &str) -> Result<Study, StudyError> {
         Design::Grid => (reader.combinations(&axes)?, Vec::new()),
         Design::Random | Design::LatinHypercube => {
             let Some(samples) = samples else {
-                return Err(reader.whole_file("`samples` is missing: how many rows, such as `samples = 10000`"));
+                return Err(
+                    reader.whole_file("`samples` is missing: how many rows, such as `samples = 10000`")
+                );
             };
             (samples, Vec::new())
         }
@@ -123,19 +127,33 @@ impl Reader<'_> {
         let found = Design::ALL.iter().find(|(name, _)| name == text).map(|(_, design)| *design);
         let design = found.ok_or_else(|| {
             let hint = did_you_mean(text, names.iter().copied());
-            self.at(item.span().start, format!("unknown design `{text}`{hint} (it may be {})", names.join(", ")))
+            self.at(
+                item.span().start,
+                format!("unknown design `{text}`{hint} (it may be {})", names.join(", ")),
+            )
         })?;
         if has_rows && design != Design::List {
-            return Err(self.at(item.span().start, "`[[row]]` lists rows: that is `design = \"list\"`".into()));
+            return Err(
+                self.at(item.span().start, "`[[row]]` lists rows: that is `design = \"list\"`".into())
+            );
         }
         Ok(design)
     }
 
-    fn whole(&self, table: &DeTable<'_>, key: &str, least: u64, most: u64) -> Result<Option<u64>, StudyError> {
+    fn whole(
+        &self,
+        table: &DeTable<'_>,
+        key: &str,
+        least: u64,
+        most: u64,
+    ) -> Result<Option<u64>, StudyError> {
         let Some((_, item)) = table.iter().find(|(k, _)| k.get_ref() == key) else { return Ok(None) };
-        let wrong = || self.at(item.span().start, format!("`{key}` must be a whole number from {least} to {most}"));
+        let wrong =
+            || self.at(item.span().start, format!("`{key}` must be a whole number from {least} to {most}"));
         match self.value(key, item)? {
-            Value::Whole(n) => u64::try_from(n).ok().filter(|n| (least..=most).contains(n)).map(Some).ok_or_else(wrong),
+            Value::Whole(n) => {
+                u64::try_from(n).ok().filter(|n| (least..=most).contains(n)).map(Some).ok_or_else(wrong)
+            }
             _ => Err(wrong()),
         }
     }
@@ -149,7 +167,11 @@ impl Reader<'_> {
     ) -> Result<(), StudyError> {
         for (key, item) in table {
             let at = key.span().start;
-            let name = if prefix.is_empty() { key.get_ref().to_string() } else { format!("{prefix}.{}", key.get_ref()) };
+            let name = if prefix.is_empty() {
+                key.get_ref().to_string()
+            } else {
+                format!("{prefix}.{}", key.get_ref())
+            };
             if prefix.is_empty() && OWN.contains(&name.as_str()) {
                 continue;
             }
@@ -159,7 +181,9 @@ impl Reader<'_> {
             };
             match (name.as_str(), nested) {
                 ("gpu", Some(inner)) => self.flatten("gpu", inner, out)?,
-                ("shape", Some(inner)) if self.kind == Kind::Operators => self.flatten("shape", inner, out)?,
+                ("shape", Some(inner)) if self.kind == Kind::Operators => {
+                    self.flatten("shape", inner, out)?
+                }
                 ("gpu.name", None) => out.push(Key { name: "gpu".into(), at, item }),
                 (_, Some(inner)) if prefix == "gpu" => self.flatten(&name, inner, out)?,
                 (_, None) if prefix.starts_with("gpu") => {
@@ -188,7 +212,8 @@ impl Reader<'_> {
             DeValue::String(text) => Value::Text(text.to_string()),
             DeValue::Boolean(flag) => Value::Flag(*flag),
             DeValue::Integer(n) => Value::Whole(
-                i64::from_str_radix(n.as_str(), n.radix()).map_err(|_| wrong("has a number that is too large"))?,
+                i64::from_str_radix(n.as_str(), n.radix())
+                    .map_err(|_| wrong("has a number that is too large"))?,
             ),
             DeValue::Float(x) => {
                 let x: f64 = x.as_str().parse().map_err(|_| wrong("has a number that cannot be read"))?;
@@ -197,7 +222,11 @@ impl Reader<'_> {
                 }
                 Value::Real(x)
             }
-            _ => return Err(wrong("must be a text, a number or true/false, a list of them, or { from, to, step }")),
+            _ => {
+                return Err(wrong(
+                    "must be a text, a number or true/false, a list of them, or { from, to, step }",
+                ));
+            }
         })
     }
 
@@ -246,7 +275,8 @@ impl Reader<'_> {
                 return Err(wrong("must be true or false".into()));
             }
         } else if !name.starts_with("shape.") {
-            let least = if name.starts_with("gpu.") || matches!(name, "usd_per_hour" | "zero") { 0.0 } else { 1.0 };
+            let least =
+                if name.starts_with("gpu.") || matches!(name, "usd_per_hour" | "zero") { 0.0 } else { 1.0 };
             let (number, whole) = match &value {
                 Value::Whole(n) => (*n as f64, true),
                 Value::Real(x) => (*x, false),
@@ -259,160 +289,24 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    /// `{ from, to, step }`, `{ from, to, count, scale }`, or `{ from, to, scale }` in a random design.
-    fn range(&self, name: &str, at: usize, range: &DeTable<'_>) -> Result<Values, StudyError> {
-        const KEYS: [&str; 5] = ["from", "to", "step", "count", "scale"];
-        let wrong = |problem: String| self.at(at, format!("`{name}`: {problem}"));
-        for (key, _) in range {
-            if !KEYS.contains(&&**key.get_ref()) {
-                let hint = did_you_mean(key.get_ref(), KEYS);
-                return Err(self.at(
-                    key.span().start,
-                    format!("`{name}` has no `{}`{hint} (a range has {})", key.get_ref(), KEYS.join(", ")),
-                ));
-            }
-        }
-        let item = |key: &str| range.iter().find(|(k, _)| k.get_ref() == key).map(|(_, item)| item);
-        let number = |key: &str| -> Result<Option<(f64, bool)>, StudyError> {
-            let Some(item) = item(key) else { return Ok(None) };
-            match self.value(name, item)? {
-                Value::Whole(n) => Ok(Some((n as f64, true))),
-                Value::Real(x) => Ok(Some((x, false))),
-                _ => Err(wrong(format!("`{key}` must be a number"))),
-            }
-        };
-        if choices(name).is_some() || matches!(name, "model" | "gpu" | "cluster" | "op" | "phase" | "dtype") {
-            return Err(wrong("it takes names, not a range".into()));
-        }
-        let (Some((from, whole_from)), Some((to, whole_to))) = (number("from")?, number("to")?) else {
-            return Err(wrong("a range needs `from` and `to`".into()));
-        };
-        let log = match item("scale").map(|i| self.value(name, i)).transpose()? {
-            None => false,
-            Some(Value::Text(text)) if text == "linear" => false,
-            Some(Value::Text(text)) if text == "log" => true,
-            Some(other) => return Err(wrong(format!("`scale` is `{other}`; it may be linear or log"))),
-        };
-        if to < from || log && from <= 0.0 {
-            return Err(wrong(format!("from {from} to {to} goes nowhere; `from` must not exceed `to`, nor be 0 with `scale = \"log\"`")));
-        }
-        let figure = name.starts_with("gpu.") || name == "usd_per_hour";
-        let whole = whole_from && whole_to && !figure;
-        let least = if figure || name.starts_with("shape.") || name == "zero" { 0.0 } else { 1.0 };
-        if from < least || !whole && !figure && !name.starts_with("shape.") {
-            return Err(wrong(format!("it takes whole numbers from {least}")));
-        }
-        let (step, count) = (number("step")?, number("count")?);
-        let many = |n: f64| wrong(format!("{n} values are too many (at most {MAX_VALUES}); take a larger step"));
-        let values: Vec<f64> = match (step, count) {
-            (Some(_), Some(_)) => return Err(wrong("`step` or `count`, not both".into())),
-            (None, None) if self.random => return Ok(Values::Range { from, to, log, whole }),
-            (None, None) => return Err(wrong("a range needs `step` or `count` in this design".into())),
-            (Some((step, _)), None) => {
-                if step <= 0.0 || log {
-                    return Err(wrong("`step` must be above 0, and goes with a linear scale".into()));
-                }
-                // Steps such as 0.1 do not add up exactly: a millionth of one is forgiven.
-                let steps = ((to - from) / step + 1e-6).floor();
-                if steps >= MAX_VALUES {
-                    return Err(many(steps + 1.0));
-                }
-                (0..=steps as u64).map(|i| tidy(from + step * i as f64)).collect()
-            }
-            (None, Some((count, is_whole))) => {
-                if !is_whole || count < 1.0 || count > MAX_VALUES {
-                    return Err(wrong(format!("`count` must be a whole number from 1 to {MAX_VALUES}")));
-                }
-                let share = |i: u64| if count > 1.0 { i as f64 / (count - 1.0) } else { 0.0 };
-                let between = |s: f64| if log { from * (to / from).powf(s) } else { from + (to - from) * s };
-                (0..count as u64).map(|i| tidy(between(share(i)))).collect()
-            }
-        };
-        let value = |x: &f64| if whole { Value::Whole(x.round() as i64) } else { Value::Real(*x) };
-        let mut list: Vec<Value> = values.iter().map(value).collect();
-        // Rounded to whole numbers, the steps of a logarithmic range meet at its small end.
-        list.dedup();
-        Ok(Values::List(list))
-    }
-
     fn combinations(&self, axes: &[Axis]) -> Result<u64, StudyError> {
         let count = axes.iter().try_fold(1_u64, |n, axis| n.checked_mul(axis.values.count()?));
         count.filter(|n| *n <= MAX_ROWS).ok_or_else(|| {
-            self.whole_file(&format!("more than {MAX_ROWS} combinations; take fewer values, or a random design"))
+            self.whole_file(&format!(
+                "more than {MAX_ROWS} combinations; take fewer values, or a random design"
+            ))
         })
-    }
-
-    /// The rows of a list: each key of `[[row]]` is a column, and what stands outside holds for all rows.
-    fn listed(&self, table: &DeTable<'_>, axes: &mut Vec<Axis>) -> Result<(u64, Vec<Vec<Option<Value>>>), StudyError> {
-        for axis in &*axes {
-            if axis.values.count() != Some(1) {
-                let problem = format!("`{}` has several values outside `[[row]]`; a list takes one for all rows", axis.name);
-                return Err(StudyError::Line { file: self.file.to_string(), line: axis.line, problem });
-            }
-        }
-        let rows = rows_of(table);
-        if rows.is_empty() {
-            return Err(self.whole_file("a list needs rows: `[[row]]` with the keys of each"));
-        }
-        let common = axes.len();
-        let mut cells: Vec<Vec<(usize, Value)>> = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let mut keys = Vec::new();
-            self.flatten("", row, &mut keys)?;
-            keys.sort_by_key(|key| key.at);
-            let mut own = Vec::new();
-            for key in &keys {
-                let axis = self.axis(key)?;
-                let Values::List(values) = &axis.values else {
-                    return Err(self.at(key.at, format!("`{}` of a row takes one value", key.name)));
-                };
-                let [value] = values.as_slice() else {
-                    return Err(self.at(key.at, format!("`{}` of a row takes one value", key.name)));
-                };
-                let place = match axes.iter().position(|a| a.name == axis.name) {
-                    Some(place) if place < common => {
-                        let problem = format!("`{}` stands outside `[[row]]` too; one of the two", key.name);
-                        return Err(self.at(key.at, problem));
-                    }
-                    Some(place) => place,
-                    None => {
-                        axes.push(axis.clone());
-                        axes.len() - 1
-                    }
-                };
-                if axes[place].kind() != axis.kind() {
-                    let number = |a: &Axis| matches!(a.kind().to_string().as_str(), "Int64" | "Float64");
-                    if !(number(&axes[place]) && number(&axis)) {
-                        return Err(self.at(key.at, format!("`{}` is of another kind in an earlier row", key.name)));
-                    }
-                }
-                if let Values::List(all) = &mut axes[place].values
-                    && !all.contains(value)
-                {
-                    all.push(value.clone());
-                }
-                own.push((place, value.clone()));
-            }
-            cells.push(own);
-        }
-        let listed = (0..axes.len())
-            .map(|place| {
-                let common = match &axes[place].values {
-                    Values::List(all) if place < common => all.first().cloned(),
-                    _ => None,
-                };
-                let own = |row: &Vec<(usize, Value)>| row.iter().find(|(p, _)| *p == place).map(|(_, v)| v.clone());
-                cells.iter().map(|row| own(row).or_else(|| common.clone())).collect()
-            })
-            .collect();
-        Ok((rows.len() as u64, listed))
     }
 
     /// Without these nothing can be predicted.
     fn needed(&self, axes: &[Axis]) -> Result<(), StudyError> {
         let has = |name: &str| axes.iter().any(|a| a.name == name);
         let need = |name: &str, example: &str| {
-            if has(name) { Ok(()) } else { Err(self.whole_file(&format!("`{name}` is missing, such as `{example}`"))) }
+            if has(name) {
+                Ok(())
+            } else {
+                Err(self.whole_file(&format!("`{name}` is missing, such as `{example}`")))
+            }
         };
         match self.kind {
             Kind::Jobs => {
@@ -436,9 +330,4 @@ impl Reader<'_> {
 /// A table with one of a range's keys is a range.
 fn is_range(table: &DeTable<'_>) -> bool {
     table.iter().any(|(key, _)| matches!(&**key.get_ref(), "from" | "to" | "step" | "count"))
-}
-
-/// 1.1 rather than 1.1000000000000001.
-fn tidy(x: f64) -> f64 {
-    (x * 1e9).round() / 1e9
 }

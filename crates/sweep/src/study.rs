@@ -113,7 +113,8 @@ impl Study {
         let mut out = Vec::new();
         for (i, axis) in self.axes.iter().enumerate() {
             if matches!(axis.name.as_str(), "gpu" | "model" | "cluster") {
-                let paths = design::texts_of(self, i).into_iter().filter(|t| std::path::Path::new(t).is_file());
+                let paths =
+                    design::texts_of(self, i).into_iter().filter(|t| std::path::Path::new(t).is_file());
                 out.extend(paths);
             }
         }

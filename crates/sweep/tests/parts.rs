@@ -8,7 +8,8 @@ use preflop_table::{Built, Engine};
 use std::path::Path;
 use std::sync::LazyLock;
 
-static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new(TimeModel::embedded(), Box::new(Built)).unwrap());
+static ENGINE: LazyLock<Engine> =
+    LazyLock::new(|| Engine::new(TimeModel::embedded(), Box::new(Built)).unwrap());
 
 /// 300 operators, every tenth of which has no size.
 const STUDY: &str = "op = \"softmax\"\ndtype = [\"fp32\", \"bf16\", \"fp16\"]\ngpu = \"h200\"\n\
@@ -78,7 +79,10 @@ fn parts_of_something_else_are_never_mixed_in() {
     first.keep(0, b"something").unwrap();
     let other = Plan::of_study(&STUDY.replace("bf16", "tf32"), "s.toml", Some(64)).unwrap();
     let error = target.parts(other.about(), false).unwrap_err();
-    assert!(matches!(error, StudyError::Other { .. }) && error.to_string().contains("`--restart`"), "{error}");
+    assert!(
+        matches!(error, StudyError::Other { .. }) && error.to_string().contains("`--restart`"),
+        "{error}"
+    );
     assert_eq!(target.parts(other.about(), true).unwrap().missing().len(), 5);
     // A folder that is not ours is left alone.
     let strange = folder.path().join("strange");
@@ -93,7 +97,8 @@ fn parts_of_something_else_are_never_mixed_in() {
 #[test]
 fn shards_share_all_parts_out() {
     for count in [1, 2, 3, 7] {
-        let shards: Vec<Shard> = (1..=count).map(|i| Shard::parse(&format!("{i}/{count}")).unwrap()).collect();
+        let shards: Vec<Shard> =
+            (1..=count).map(|i| Shard::parse(&format!("{i}/{count}")).unwrap()).collect();
         assert!((0..50).all(|part| shards.iter().filter(|s| s.has(part)).count() == 1));
     }
     for bad in ["", "1", "0/3", "4/3", "a/b", "1/0", "-1/3", "1/2/3"] {

@@ -121,7 +121,10 @@ fn wrong_studies_name_the_key_the_line_and_what_it_may_be() {
         ("bacth = [1]\n", ["line 3", "unknown key `bacth`", "did you mean `batch`?"]),
         ("gpu.dram_gb = 1\n", ["line 3", "gpu", "duplicate key"]),
         ("precision = [\"amp\", \"fp31\"]\n", ["line 3", "`precision` is `fp31`", "did you mean `fp32`"]),
-        ("precision = [\n  \"amp\",\n  \"fp23\",\n]\n", ["line 5", "`fp23`", "it may be fp32, tf32, amp, bf16, fp16, fp8"]),
+        (
+            "precision = [\n  \"amp\",\n  \"fp23\",\n]\n",
+            ["line 5", "`fp23`", "it may be fp32, tf32, amp, bf16, fp16, fp8"],
+        ),
         ("design = \"latin\"\n", ["line 3", "unknown design `latin`", "did you mean `latin-hypercube`"]),
         ("batch = { from = 1, to = 8, stpe = 1 }\n", ["line 3", "has no `stpe`", "did you mean `step`"]),
         ("batch = { from = 1, to = 8 }\n", ["line 3", "`batch`", "needs `step` or `count`"]),
@@ -145,7 +148,9 @@ fn wrong_studies_name_the_key_the_line_and_what_it_may_be() {
     assert!(say("model = \"resnet18\"\n").contains("`gpu` is missing"));
     let figure = say("model = \"resnet18\"\ngpu.name = \"h200\"\ngpu.dram_gb = [1]\n");
     assert!(figure.contains("line 3: unknown key `gpu.dram_gb`; did you mean `dram_gbs`?"), "{figure}");
-    assert!(say("design = \"random\"\nmodel = \"resnet18\"\ngpu = \"h200\"\n").contains("`samples` is missing"));
+    assert!(
+        say("design = \"random\"\nmodel = \"resnet18\"\ngpu = \"h200\"\n").contains("`samples` is missing")
+    );
     assert!(say("op = \"mm\"\ndtype = \"fp32\"\ngpu = \"h200\"\n").contains("`shape` is missing"));
     let names = Study::parse("model = \"resnet18\"\n\ngpu = [\"h200\", \"h2000\"]\n", "s.toml").unwrap();
     let error = names.check(&Built).unwrap_err().to_string();

@@ -70,7 +70,10 @@ fn numbers<T>(rows: &[Result<T, String>], get: impl Fn(&T) -> Option<f64>) -> Ar
     Arc::new(rows.iter().map(|r| r.as_ref().ok().and_then(&get)).collect::<Float64Array>())
 }
 
-fn texts<'a, T>(rows: &'a [Result<T, String>], get: impl Fn(&'a Result<T, String>) -> Option<&'a str>) -> ArrayRef {
+fn texts<'a, T>(
+    rows: &'a [Result<T, String>],
+    get: impl Fn(&'a Result<T, String>) -> Option<&'a str>,
+) -> ArrayRef {
     Arc::new(rows.iter().map(get).collect::<StringArray>())
 }
 

@@ -30,7 +30,14 @@ pub(crate) enum Cell<'a> {
 fn plain(column: &str, array: &ArrayRef) -> Result<ArrayRef, TableError> {
     use DataType as T;
     let to = match array.data_type() {
-        T::Utf8 | T::LargeUtf8 | T::Utf8View | T::Int64 | T::Float64 | T::Boolean | T::Null | T::Struct(_) => {
+        T::Utf8
+        | T::LargeUtf8
+        | T::Utf8View
+        | T::Int64
+        | T::Float64
+        | T::Boolean
+        | T::Null
+        | T::Struct(_) => {
             return Ok(Arc::clone(array));
         }
         T::List(_) | T::LargeList(_) | T::FixedSizeList(..) => T::new_list(T::Int64, true),
@@ -47,7 +54,11 @@ fn plain(column: &str, array: &ArrayRef) -> Result<ArrayRef, TableError> {
 
 impl Columns {
     /// The columns of a batch. What is fixed holds where the table has no such column, or no value there.
-    pub fn of(batch: &RecordBatch, wanted: impl Fn(&str) -> bool, fixed: &[Fixed]) -> Result<Self, TableError> {
+    pub fn of(
+        batch: &RecordBatch,
+        wanted: impl Fn(&str) -> bool,
+        fixed: &[Fixed],
+    ) -> Result<Self, TableError> {
         let mut named = Vec::new();
         for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
             if wanted(field.name()) {
@@ -125,7 +136,13 @@ impl<'a> Column<'a> {
             DataType::Float64 => {
                 let x = self.array.as_primitive::<Float64Type>().value(row);
                 // Whole numbers with gaps become floats in data frames.
-                return if x.is_nan() { None } else if x.fract() == 0.0 && x.abs() < 9e15 { Some(Cell::Whole(x as i64)) } else { Some(Cell::Real(x)) };
+                return if x.is_nan() {
+                    None
+                } else if x.fract() == 0.0 && x.abs() < 9e15 {
+                    Some(Cell::Whole(x as i64))
+                } else {
+                    Some(Cell::Real(x))
+                };
             }
             DataType::List(_) => {
                 let list = self.array.as_list::<i32>();
@@ -148,7 +165,8 @@ impl<'a> Column<'a> {
 
     /// The number of a row; a text that holds one will do, since files of text have nothing else.
     pub fn number(&self, row: usize) -> Result<Option<f64>, String> {
-        let wrong = |shown: &dyn std::fmt::Display| format!("`{}` is {shown}; it must be a number", self.name);
+        let wrong =
+            |shown: &dyn std::fmt::Display| format!("`{}` is {shown}; it must be a number", self.name);
         match self.cell(row) {
             None => Ok(None),
             Some(Cell::Whole(n)) => Ok(Some(n as f64)),

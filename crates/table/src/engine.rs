@@ -115,9 +115,9 @@ impl Engine {
         match (has("model"), has("op")) {
             (true, false) => Ok(Kind::Jobs),
             (false, true) => Ok(Kind::Operators),
-            (true, true) => {
-                Err(TableError::Value("the table has both `model` (jobs) and `op` (operators); take one".into()))
-            }
+            (true, true) => Err(TableError::Value(
+                "the table has both `model` (jobs) and `op` (operators); take one".into(),
+            )),
             (false, false) => {
                 let names = schema.fields().iter().map(|f| f.name().as_str());
                 let near = ["model", "op"].map(|wanted| did_you_mean(wanted, names.clone()));
@@ -139,7 +139,10 @@ impl Engine {
         for (name, value) in &question.fixed {
             if !known(name) {
                 let hint = did_you_mean(name, names(kind).iter().copied());
-                return Err(TableError::Value(format!("no column `{name}` of a table of {}{hint}", word(kind))));
+                return Err(TableError::Value(format!(
+                    "no column `{name}` of a table of {}{hint}",
+                    word(kind)
+                )));
             }
             jobs::check_choice(name, value).map_err(TableError::Value)?;
         }
@@ -151,8 +154,12 @@ impl Engine {
         for i in kept(schema, &question.keep)? {
             let field = schema.field(i);
             if answers.contains(&field.name().as_str()) {
-                let problem = "is also what an answer is called; rename or drop it, or say which columns to keep";
-                return Err(TableError::Column { column: field.name().clone(), problem: problem.to_string() });
+                let problem =
+                    "is also what an answer is called; rename or drop it, or say which columns to keep";
+                return Err(TableError::Column {
+                    column: field.name().clone(),
+                    problem: problem.to_string(),
+                });
             }
             fields.push(Arc::new(field.clone()));
         }
@@ -183,8 +190,10 @@ impl Engine {
                 answer::jobs(&jobs::predict(self, &columns, batch.num_rows()))
             }
         };
-        let mut columns: Vec<ArrayRef> =
-            kept(batch.schema_ref(), &question.keep)?.into_iter().map(|i| Arc::clone(batch.column(i))).collect();
+        let mut columns: Vec<ArrayRef> = kept(batch.schema_ref(), &question.keep)?
+            .into_iter()
+            .map(|i| Arc::clone(batch.column(i)))
+            .collect();
         columns.extend(answers);
         Ok(RecordBatch::try_new(schema, columns)?)
     }
@@ -215,16 +224,20 @@ impl Engine {
         let key = (name.to_string(), changed.iter().map(|(k, v)| (*k, v.to_bits())).collect());
         self.gpus.get(key, || {
             let base = self.source.gpu(name)?;
-            changed.iter().try_fold(base, |gpu, (key, value)| {
-                gpu.with_figure(key, *value).map_err(|e| e.to_string())
-            })
+            changed
+                .iter()
+                .try_fold(base, |gpu, (key, value)| gpu.with_figure(key, *value).map_err(|e| e.to_string()))
         })
     }
 }
 
 /// The columns `gpu.KEY`.
 pub(crate) fn changes(columns: &Columns) -> Vec<(&'static str, Column<'_>)> {
-    columns.below("gpu.").into_iter().filter_map(|(key, column)| Some((changeable(key).ok()?, column))).collect()
+    columns
+        .below("gpu.")
+        .into_iter()
+        .filter_map(|(key, column)| Some((changeable(key).ok()?, column)))
+        .collect()
 }
 
 fn word(kind: Kind) -> &'static str {

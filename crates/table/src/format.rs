@@ -50,12 +50,14 @@ impl Format {
     /// By the ending of a file's name.
     pub fn of_path(path: &str) -> Result<Self, TableError> {
         let ending = Path::new(path).extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
-        let known = |ending: &String| Self::ALL.iter().find(|(.., endings)| endings.contains(&ending.as_str()));
+        let known =
+            |ending: &String| Self::ALL.iter().find(|(.., endings)| endings.contains(&ending.as_str()));
         ending.as_ref().and_then(known).map(|(format, ..)| *format).ok_or_else(|| TableError::File {
             file: path.to_string(),
-            problem: "cannot tell the format by the name; end it in .parquet, .arrow, .csv or .jsonl, or say \
+            problem:
+                "cannot tell the format by the name; end it in .parquet, .arrow, .csv or .jsonl, or say \
                       `--format`"
-                .to_string(),
+                    .to_string(),
         })
     }
 }

@@ -167,7 +167,8 @@ impl<'a> Job<'a> {
         let text = |name: &str| columns.get(name).map_or(Ok(None), |c| c.text(row));
         let count = |name: &str, most: u64| columns.get(name).map_or(Ok(None), |c| c.count(row, most));
         let size = |name: &str| count(name, MAX_SIZE);
-        let (layout, attention) = (pick(columns, "layout", row, &LAYOUTS)?, pick(columns, "attention", row, &ATTENTIONS)?);
+        let (layout, attention) =
+            (pick(columns, "layout", row, &LAYOUTS)?, pick(columns, "attention", row, &ATTENTIONS)?);
         let zero = columns.get("zero").map_or(Ok(None), |c| c.number(row))?;
         if let Some(stage) = zero.filter(|z| ![0.0, 1.0, 2.0, 3.0].contains(z)) {
             return Err(format!("`zero` is {stage}; a ZeRO stage is 0, 1, 2 or 3"));
@@ -211,15 +212,30 @@ impl<'a> Job<'a> {
             return Err(format!("`usd_per_hour` is {usd}; it must be 0 or more"));
         }
         if job.cluster.is_none() && (job.asked != AskedStrategy::default() || job.gpus.is_some()) {
-            return Err("a plan (`tp`, `dp`, ..) needs several GPUs: name them in `cluster`, as `8xh100`".into());
+            return Err(
+                "a plan (`tp`, `dp`, ..) needs several GPUs: name them in `cluster`, as `8xh100`".into()
+            );
         }
         Ok(job)
     }
 
     /// The model in a format, made ready.
-    pub(crate) fn lowered(&self, engine: &Engine, precision: Precision, form: Form) -> Result<Arc<Lowered>, String> {
-        let key =
-            (self.model.to_string(), self.batch, self.seq, precision, self.mode, self.optimizer, self.run, form);
+    pub(crate) fn lowered(
+        &self,
+        engine: &Engine,
+        precision: Precision,
+        form: Form,
+    ) -> Result<Arc<Lowered>, String> {
+        let key = (
+            self.model.to_string(),
+            self.batch,
+            self.seq,
+            precision,
+            self.mode,
+            self.optimizer,
+            self.run,
+            form,
+        );
         engine.lowered.get(key, || {
             let mut graph = engine.source.model(self.model, self.batch, self.seq)?;
             if form.eager_attention {
@@ -231,7 +247,8 @@ impl<'a> Job<'a> {
                 }
                 graph.channels_last = true;
             }
-            let options = graph.settled(LowerOptions { mode: self.mode, precision, optimizer: self.optimizer });
+            let options =
+                graph.settled(LowerOptions { mode: self.mode, precision, optimizer: self.optimizer });
             let recorded = graph.fixed.as_ref().map_or(Run::Eager, |f| f.run);
             let run = self.run.unwrap_or(recorded);
             if recorded.compiles() && !run.compiles() {
@@ -277,7 +294,12 @@ impl<'a> Job<'a> {
     }
 }
 
-fn pick<T: Copy>(columns: &Columns, name: &str, row: usize, known: &[(&str, T)]) -> Result<Option<T>, String> {
+fn pick<T: Copy>(
+    columns: &Columns,
+    name: &str,
+    row: usize,
+    known: &[(&str, T)],
+) -> Result<Option<T>, String> {
     let Some(text) = columns.get(name).map_or(Ok(None), |c| c.text(row))? else { return Ok(None) };
     if let Some((_, value)) = known.iter().find(|(n, _)| *n == text) {
         return Ok(Some(*value));

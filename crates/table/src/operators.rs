@@ -5,9 +5,9 @@ use crate::engine::{Engine, changes};
 use crate::{TableError, shape};
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
+use preflop_core::Gpu;
 use preflop_core::ops::{OpCall, row};
 use preflop_core::time::OpPrediction;
-use preflop_core::Gpu;
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -51,9 +51,9 @@ impl<'a> Rows<'a> {
                 return Err(TableError::Column { column: "shape".into(), problem });
             }
             Some(column) => match column.data_type() {
-                DataType::Struct(_) => {
-                    Shapes::Keys(fields.iter().map(|(key, array)| (key.as_str(), Column::new(key, array))).collect())
-                }
+                DataType::Struct(_) => Shapes::Keys(
+                    fields.iter().map(|(key, array)| (key.as_str(), Column::new(key, array))).collect(),
+                ),
                 DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Shapes::Json(column),
                 other => {
                     let problem = format!("is {other}; it must be a JSON object as text, or a struct");
@@ -61,7 +61,8 @@ impl<'a> Rows<'a> {
                 }
             },
             None if keys.is_empty() => {
-                let hint = "; a shape is a JSON object as text, a struct, or columns `shape.m`, `shape.n` ..".into();
+                let hint =
+                    "; a shape is a JSON object as text, a struct, or columns `shape.m`, `shape.n` ..".into();
                 return Err(TableError::Missing { column: "shape".into(), hint });
             }
             None => Shapes::Keys(keys),

@@ -105,7 +105,12 @@ fn replicated(
     strategy: &Strategy,
 ) -> Result<JobAnswer, String> {
     strategy.check_count(cluster).map_err(|e| e.to_string())?;
-    let known = AskedStrategy { dp: job.asked.dp, zero: job.asked.zero, fsdp: job.asked.fsdp, ..AskedStrategy::default() };
+    let known = AskedStrategy {
+        dp: job.asked.dp,
+        zero: job.asked.zero,
+        fsdp: job.asked.fsdp,
+        ..AskedStrategy::default()
+    };
     if job.asked != known {
         return Err(format!(
             "`{}` is no transformer whose layers can be cut: only `dp`, `zero` and `fsdp` are known for it",
@@ -133,7 +138,8 @@ fn replicated(
         size,
         data_parallel::EVEN_IMBALANCE,
     );
-    let peak = data_parallel::peak(iteration, fit::prudent_peak(iteration), cluster, strategy.stage(), p.bytes);
+    let peak =
+        data_parallel::peak(iteration, fit::prudent_peak(iteration), cluster, strategy.stage(), p.bytes);
     let (low, high) = p.interval.around(p.time);
     let reserve = Reserve::default();
     Ok(answer(

@@ -39,7 +39,8 @@ impl<R: RecordBatchReader> Predicted<R> {
     /// With so many threads instead of one for each core.
     pub fn with_threads(mut self, count: usize) -> Result<Self, TableError> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build();
-        self.threads = Some(Arc::new(pool.map_err(|e| TableError::Value(format!("cannot start threads: {e}")))?));
+        self.threads =
+            Some(Arc::new(pool.map_err(|e| TableError::Value(format!("cannot start threads: {e}")))?));
         Ok(self)
     }
 

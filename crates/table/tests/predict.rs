@@ -21,7 +21,8 @@ static ENGINE: LazyLock<Arc<Engine>> =
 fn table(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     let fields: Vec<Field> =
         columns.iter().map(|(name, a)| Field::new(*name, a.data_type().clone(), true)).collect();
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns.into_iter().map(|(_, a)| a).collect()).unwrap()
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns.into_iter().map(|(_, a)| a).collect())
+        .unwrap()
 }
 
 fn texts(values: &[&str]) -> ArrayRef {
@@ -78,7 +79,8 @@ fn shapes_may_be_text_structs_or_columns() {
         ("dtype", texts(&["bf16", "fp16"])),
         ("shape", texts(&[r#"{"m":64,"n":128,"k":256}"#, r#"{"m":8,"n":16,"k":32,"bias":true}"#])),
     ]);
-    let (m, n): (ArrayRef, ArrayRef) = (Arc::new(Int32Array::from(vec![64, 8])), Arc::new(Int64Array::from(vec![128, 16])));
+    let (m, n): (ArrayRef, ArrayRef) =
+        (Arc::new(Int32Array::from(vec![64, 8])), Arc::new(Int64Array::from(vec![128, 16])));
     // A column with gaps is a float in data frames.
     let k: ArrayRef = Arc::new(Float64Array::from(vec![256.0, 32.0]));
     let bias: ArrayRef = Arc::new(arrow_array::BooleanArray::from(vec![None, Some(true)]));
@@ -86,7 +88,8 @@ fn shapes_may_be_text_structs_or_columns() {
     let keys = [("m", m), ("n", n), ("k", k), ("bias", bias), ("hw", nan)];
     let view: ArrayRef = Arc::new(StringViewArray::from(vec!["bf16", "fp16"]));
     let mut flat = vec![("op", texts(&["mm", "linear"])), ("dtype", Arc::clone(&view))];
-    let named: Vec<(String, ArrayRef)> = keys.iter().map(|(k, a)| (format!("shape.{k}"), Arc::clone(a))).collect();
+    let named: Vec<(String, ArrayRef)> =
+        keys.iter().map(|(k, a)| (format!("shape.{k}"), Arc::clone(a))).collect();
     flat.extend(named.iter().map(|(name, a)| (name.as_str(), Arc::clone(a))));
     let fields: Vec<(Arc<Field>, ArrayRef)> = keys
         .iter()
@@ -144,7 +147,16 @@ fn a_changed_figure_moves_the_time_and_takes_the_price_away() {
 fn plans_of_clusters_are_jobs_too() {
     let jobs = table(vec![
         ("model", texts(&["gpt2", "gpt2", "resnet18", "gpt2", "gpt2"])),
-        ("cluster", Arc::new(StringArray::from(vec![Some("8xh100"), Some("8xh100"), Some("8xh100"), None, Some("8xh10")]))),
+        (
+            "cluster",
+            Arc::new(StringArray::from(vec![
+                Some("8xh100"),
+                Some("8xh100"),
+                Some("8xh100"),
+                None,
+                Some("8xh10"),
+            ])),
+        ),
         ("tp", Arc::new(Int64Array::from(vec![Some(1), Some(2), None, Some(2), None]))),
     ]);
     let answers = ENGINE.predict(&jobs, &Question::default()).unwrap();

@@ -67,12 +67,17 @@ fn median(rounds: &[[f64; 2]], which: usize) -> f64 {
 fn main() -> Result<(), Box<dyn Error>> {
     let gpu = catalog::find("h200")?;
     let rows = rows();
-    let calls: Vec<OpCall> =
-        rows.iter().map(|[op, phase, dtype, shape]| row::parse(op, phase, dtype, shape)).collect::<Result<_, _>>()?;
+    let calls: Vec<OpCall> = rows
+        .iter()
+        .map(|[op, phase, dtype, shape]| row::parse(op, phase, dtype, shape))
+        .collect::<Result<_, _>>()?;
     let references: Vec<&OpCall> = calls.iter().collect();
-    let column = |i: usize| -> ArrayRef { Arc::new(StringArray::from_iter_values(rows.iter().map(|r| &r[i]))) };
-    let fields: Vec<Field> =
-        ["op", "phase", "dtype", "shape"].iter().map(|name| Field::new(*name, DataType::Utf8, false)).collect();
+    let column =
+        |i: usize| -> ArrayRef { Arc::new(StringArray::from_iter_values(rows.iter().map(|r| &r[i]))) };
+    let fields: Vec<Field> = ["op", "phase", "dtype", "shape"]
+        .iter()
+        .map(|name| Field::new(*name, DataType::Utf8, false))
+        .collect();
     let table = RecordBatch::try_new(Arc::new(Schema::new(fields)), (0..4).map(column).collect())?;
     let engine = Engine::new(TimeModel::embedded(), Box::new(Built))?;
     let model = TimeModel::embedded();
@@ -106,11 +111,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let [library, one, two] = &found;
     println!("                         rows/s by the clock   rows a processor second");
-    for (name, rounds) in [("library, one core  ", library), ("table, one thread  ", one), ("table, two threads ", two)] {
+    for (name, rounds) in
+        [("library, one core  ", library), ("table, one thread  ", one), ("table, two threads ", two)]
+    {
         println!("{name}     {:18.0}  {:24.0}", median(rounds, 0), median(rounds, 1));
     }
-    println!("table over library, per core     {:8.2}   wanted: at least 0.80", median(one, 1) / median(library, 1));
-    println!("two threads over one, clock      {:8.2}   wanted: 2 on two idle cores", median(two, 0) / median(one, 0));
+    println!(
+        "table over library, per core     {:8.2}   wanted: at least 0.80",
+        median(one, 1) / median(library, 1)
+    );
+    println!(
+        "two threads over one, clock      {:8.2}   wanted: 2 on two idle cores",
+        median(two, 0) / median(one, 0)
+    );
     println!("work of two threads over one     {:8.2}   wanted: 1", median(one, 1) / median(two, 1));
     Ok(())
 }

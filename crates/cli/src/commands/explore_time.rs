@@ -129,7 +129,10 @@ pub fn run(args: &ExploreArgs, output: &Output) -> anyhow::Result<()> {
     let axes: Vec<Axis> = args.vary.iter().map(|text| axis(text)).collect::<Result<_, _>>()?;
     if axes.is_empty() {
         return Err(InputError::new("nothing varies")
-            .hint(format!("say what, as `--vary sm_count=0.5..2 --vary dram_bw=1,2`; keys: {}", KEYS.join(", ")))
+            .hint(format!(
+                "say what, as `--vary sm_count=0.5..2 --vary dram_bw=1,2`; keys: {}",
+                KEYS.join(", ")
+            ))
             .into());
     }
     if let Some(i) = (1..axes.len()).find(|i| axes[..*i].iter().any(|a| a.key == axes[*i].key)) {
@@ -168,7 +171,11 @@ pub fn run(args: &ExploreArgs, output: &Output) -> anyhow::Result<()> {
             .all
             .iter()
             .zip(front(&found.all, objective, &limits))
-            .map(|(e, on_front)| DesignPoint { cost: e.share, speedup: base / e.objective(objective), on_front })
+            .map(|(e, on_front)| DesignPoint {
+                cost: e.share,
+                speedup: base / e.objective(objective),
+                on_front,
+            })
             .collect();
         let gain = match objective {
             Objective::Time => "speed",
@@ -277,7 +284,8 @@ fn print(report: &Report<'_>, output: &Output) -> anyhow::Result<()> {
             format!("{}x", three_digits(row.speedup)),
             format!("{} J/sample", three_digits(row.joules_per_sample)),
             row.usd_per_million_samples.map_or("-".into(), |usd| format!("{} usd/M", three_digits(usd))),
-            row.area_mm2.map_or_else(|| format!("{}x", three_digits(row.area_share)), |mm2| format!("{mm2:.0} mm2")),
+            row.area_mm2
+                .map_or_else(|| format!("{}x", three_digits(row.area_share)), |mm2| format!("{mm2:.0} mm2")),
             format!("{:.0} W", row.watts),
             match (row.on_front, row.within_limits) {
                 (true, _) => "yes",

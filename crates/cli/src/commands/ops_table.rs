@@ -197,7 +197,8 @@ struct Chosen {
 impl Chosen {
     fn new(table: Table) -> Result<Self, TableError> {
         let all = table.schema();
-        let wanted = |name: &str| matches!(name, "op" | "phase" | "dtype" | "shape") || name.starts_with("shape.");
+        let wanted =
+            |name: &str| matches!(name, "op" | "phase" | "dtype" | "shape") || name.starts_with("shape.");
         let places: Vec<usize> = (0..all.fields().len()).filter(|i| wanted(all.field(*i).name())).collect();
         let schema = Arc::new(all.project(&places)?);
         Ok(Self { table, places, schema })

@@ -139,7 +139,9 @@ pub fn run(args: &SweepArgs, output: &Output) -> anyhow::Result<()> {
 fn plan(args: &SweepArgs) -> anyhow::Result<Plan> {
     if Path::new(&args.study).extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) {
         if args.gpu.is_some() {
-            return Err(InputError::new("`--gpu` is for tables; a study names its GPUs (`gpu = \"h200\"`)").into());
+            return Err(
+                InputError::new("`--gpu` is for tables; a study names its GPUs (`gpu = \"h200\"`)").into()
+            );
         }
         return Ok(Plan::of_study(&study_text(&args.study)?, &args.study, args.part_rows)?);
     }
@@ -172,8 +174,13 @@ fn checksum(path: &str) -> anyhow::Result<Checksum> {
 
 /// A bar with rate and time left, on a terminal.
 fn progress(rows: u64, done: u64) -> ProgressBar {
-    let target = if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let style = ProgressStyle::with_template("{wide_bar} {human_pos}/{human_len} rows, {per_sec}, {eta} left");
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let style =
+        ProgressStyle::with_template("{wide_bar} {human_pos}/{human_len} rows, {per_sec}, {eta} left");
     let bar = ProgressBar::with_draw_target(Some(rows), target)
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     // What was there already counts for the length, not for the rate.
@@ -195,7 +202,11 @@ fn finish(summary: &Summary, output: &Output) -> anyhow::Result<()> {
                 summary.rows,
                 three_digits(summary.seconds)
             )?,
-            0 => writeln!(out, "all {} parts are there; the sweep without `--shard` puts them together", summary.parts)?,
+            0 => writeln!(
+                out,
+                "all {} parts are there; the sweep without `--shard` puts them together",
+                summary.parts
+            )?,
             missing => writeln!(
                 out,
                 "{} of {} parts are there; the other shards, or the sweep without `--shard`, compute the rest",

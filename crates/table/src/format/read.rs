@@ -38,7 +38,8 @@ pub fn open(mut file: File, name: &str) -> Result<Table, TableError> {
         return Err(failed("the file is empty".to_string()));
     }
     file.rewind().map_err(|_| failed("a table is read from a file, not from a pipe".to_string()))?;
-    let plain = |e: &dyn std::fmt::Display| failed(e.to_string().split_whitespace().collect::<Vec<_>>().join(" "));
+    let plain =
+        |e: &dyn std::fmt::Display| failed(e.to_string().split_whitespace().collect::<Vec<_>>().join(" "));
     if start.starts_with(b"PAR1") {
         let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| plain(&e))?;
         return Ok(Box::new(builder.with_batch_size(ROWS).build().map_err(|e| plain(&e))?));

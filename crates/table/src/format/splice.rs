@@ -24,8 +24,15 @@ pub struct Assembler<W: Write + Send> {
 
 enum How<W: Write + Send> {
     /// Not started: the first part says the schema.
-    Parquet { out: Option<W>, file: Option<Box<SerializedFileWriter<W>>> },
-    Other { out: Option<W>, format: Format, writer: Option<Box<Writer<W>>> },
+    Parquet {
+        out: Option<W>,
+        file: Option<Box<SerializedFileWriter<W>>>,
+    },
+    Other {
+        out: Option<W>,
+        format: Format,
+        writer: Option<Box<Writer<W>>>,
+    },
 }
 
 impl<W: Write + Send> std::fmt::Debug for Assembler<W> {

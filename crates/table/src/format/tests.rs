@@ -102,10 +102,9 @@ fn parts_are_put_together_in_any_format() {
         let all = crate::joined(&schema, &table.map(Result::unwrap).collect::<Vec<_>>()).unwrap();
         assert_eq!(all.num_rows(), 9, "{format:?}");
         let n = all.column_by_name("n").unwrap();
-        let last = n.as_primitive_opt::<Int64Type>().map_or_else(
-            || n.as_string::<i32>().value(8).to_string(),
-            |n| n.value(8).to_string(),
-        );
+        let last = n
+            .as_primitive_opt::<Int64Type>()
+            .map_or_else(|| n.as_string::<i32>().value(8).to_string(), |n| n.value(8).to_string());
         assert_eq!(last, "8", "{format:?}");
     }
 }

@@ -63,7 +63,8 @@ impl Csv {
     }
 
     fn batch(&mut self) -> Result<Option<RecordBatch>, TableError> {
-        let mut columns: Vec<StringBuilder> = self.schema.fields().iter().map(|_| StringBuilder::new()).collect();
+        let mut columns: Vec<StringBuilder> =
+            self.schema.fields().iter().map(|_| StringBuilder::new()).collect();
         let mut record = csv::StringRecord::new();
         let mut rows = 0;
         while rows < ROWS {
@@ -99,8 +100,13 @@ pub(super) struct JsonLines {
 
 impl JsonLines {
     pub fn new(reader: Box<dyn BufRead + Send>, file: &str) -> Result<Self, TableError> {
-        let mut out =
-            Self { file: file.to_string(), reader, line: 0, schema: Arc::new(Schema::empty()), first: Vec::new() };
+        let mut out = Self {
+            file: file.to_string(),
+            reader,
+            line: 0,
+            schema: Arc::new(Schema::empty()),
+            first: Vec::new(),
+        };
         let mut names: Vec<String> = Vec::new();
         while out.first.len() < ROWS {
             let Some(row) = out.row()? else { break };
@@ -132,7 +138,9 @@ impl JsonLines {
             }
         }
         let row = serde_json::from_slice(&text);
-        row.map(Some).map_err(|e| wrong(&self.file, self.line, e.to_string().replace(" at line 1 column", " at column")))
+        row.map(Some).map_err(|e| {
+            wrong(&self.file, self.line, e.to_string().replace(" at line 1 column", " at column"))
+        })
     }
 
     fn batch(&mut self) -> Result<Option<RecordBatch>, TableError> {
@@ -141,13 +149,16 @@ impl JsonLines {
             while rows.len() < ROWS {
                 let Some(row) = self.row()? else { break };
                 if let Some(key) = row.keys().find(|key| self.schema.column_with_name(key).is_none()) {
-                    let problem = format!("`{key}` is in none of the first {ROWS} rows; give it there too (null will do)");
+                    let problem = format!(
+                        "`{key}` is in none of the first {ROWS} rows; give it there too (null will do)"
+                    );
                     return Err(wrong(&self.file, self.line, problem));
                 }
                 rows.push(row);
             }
         }
-        let mut columns: Vec<StringBuilder> = self.schema.fields().iter().map(|_| StringBuilder::new()).collect();
+        let mut columns: Vec<StringBuilder> =
+            self.schema.fields().iter().map(|_| StringBuilder::new()).collect();
         for row in &rows {
             for (column, field) in columns.iter_mut().zip(self.schema.fields()) {
                 match row.get(field.name()) {
@@ -161,7 +172,11 @@ impl JsonLines {
     }
 }
 
-fn finished(schema: &SchemaRef, columns: Vec<StringBuilder>, rows: usize) -> Result<Option<RecordBatch>, TableError> {
+fn finished(
+    schema: &SchemaRef,
+    columns: Vec<StringBuilder>,
+    rows: usize,
+) -> Result<Option<RecordBatch>, TableError> {
     if rows == 0 {
         return Ok(None);
     }

@@ -55,7 +55,9 @@ impl<W: Write + Send> Writer<W> {
             Format::ArrowStream => How::ArrowStream(Box::new(StreamWriter::try_new(out, schema)?)),
             Format::Csv => {
                 let mut writer = csv::Writer::from_writer(out);
-                writer.write_record(schema.fields().iter().map(|f| f.name())).map_err(std::io::Error::from)?;
+                writer
+                    .write_record(schema.fields().iter().map(|f| f.name()))
+                    .map_err(std::io::Error::from)?;
                 How::Csv(Box::new(writer))
             }
             Format::JsonLines => How::JsonLines(Box::new(LineDelimitedWriter::new(out))),
@@ -87,7 +89,9 @@ impl<W: Write + Send> Writer<W> {
                 writer.finish()?;
                 writer.into_inner()?
             }
-            How::Csv(writer) => writer.into_inner().map_err(|e| std::io::Error::other(e.error().to_string()))?,
+            How::Csv(writer) => {
+                writer.into_inner().map_err(|e| std::io::Error::other(e.error().to_string()))?
+            }
             How::JsonLines(mut writer) => {
                 writer.finish()?;
                 writer.into_inner()

@@ -30,11 +30,16 @@ struct Said {
 }
 
 pub(super) fn run(args: &SweepArgs, output: &Output) -> anyhow::Result<()> {
-    for (flag, given) in
-        [("--shard", args.shard.is_some()), ("--threads", args.threads.is_some()), ("--gpu", args.gpu.is_some())]
-    {
+    for (flag, given) in [
+        ("--shard", args.shard.is_some()),
+        ("--threads", args.threads.is_some()),
+        ("--gpu", args.gpu.is_some()),
+    ] {
         if given {
-            return Err(InputError::new(format!("`{flag}` is for `--engine threads`; Ray shares the work out itself")).into());
+            return Err(InputError::new(format!(
+                "`{flag}` is for `--engine threads`; Ray shares the work out itself"
+            ))
+            .into());
         }
     }
     let mut command = Command::new(&args.python);
