@@ -26,6 +26,7 @@ const HELP: &str = "usage: cargo xtask TASK
 
   test [STEP]      format, lints, tests, docs, licences, spelling, Python and browser parts
   frozen [write]   answers of the whole program against a kept corpus (data/frozen), or the corpus anew
+  ray              tables and sweeps in Python: data frames, and a Ray cluster of three nodes on this machine
   bench            speed of start-up, predictions and operator files
   papers [write]   every figure of docs/papers.toml as the program answers it, or docs/papers.md anew
   validate-shared  checks against the shared data folder (PREFLOP_SHARED, default ../shared)
@@ -56,6 +57,7 @@ fn task() -> anyhow::Result<()> {
         ["papers"] => papers::run(&root, false),
         ["papers", "write"] => papers::run(&root, true),
         ["bench"] => bench::run(&root),
+        ["ray"] => python::tables(&root),
         ["validate-shared"] => validate::run(&root),
         ["readme"] => readme::run(&root, true),
         ["fuzz", "nightly"] => fuzz::nightly(&root),

@@ -17,6 +17,7 @@ mod rows;
 mod run_args;
 mod shape;
 mod sink;
+pub mod tables;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::{ColorChoice, Output};
@@ -62,6 +63,7 @@ enum Command {
     Scale(commands::scale::ScaleArgs),
     Prices(commands::prices::PricesArgs),
     Study(commands::study::StudyArgs),
+    Sweep(commands::sweep::SweepArgs),
     Roofline(commands::roofline::RooflineArgs),
     Report(commands::report::ReportArgs),
     Serve(commands::serve::ServeArgs),
@@ -94,6 +96,7 @@ fn execute(cli: Cli) -> anyhow::Result<()> {
         Command::Scale(args) => commands::scale::run(&args, &output),
         Command::Prices(args) => commands::prices::run(&args, &output),
         Command::Study(args) => commands::study::run(&args, &output),
+        Command::Sweep(args) => commands::sweep::run(&args, &output),
         Command::Roofline(args) => commands::roofline::run(&args, &output),
         Command::Report(args) => commands::report::run(&args, &output),
         Command::Serve(args) => commands::serve::run(&args, &output),
