@@ -3,7 +3,7 @@
 use super::super::OptimizerChoice;
 use super::super::error::ModelError;
 use super::super::graph::Graph;
-use super::{MAX_BATCH, MAX_SEQ, bert, gpt2, llama, transformer, vit};
+use super::{MAX_BATCH, MAX_SEQ, Sizes, Stage, sequence, bert, gpt2, llama, transformer, vit};
 use serde::Deserialize;
 
 /// What is read of a configuration; families name the same thing differently.
@@ -48,6 +48,17 @@ const MAX_LAYERS: u64 = 4096;
 impl HubConfig {
     /// The model for `batch` samples of `seq` tokens.
     pub fn build(&self, name: &str, batch: Option<u64>, seq: Option<u64>) -> Result<Graph, ModelError> {
+        self.build_stage(name, batch, seq, Stage::Full)
+    }
+
+    /// As [`HubConfig::build`], for a step of generation.
+    pub fn build_stage(
+        &self,
+        name: &str,
+        batch: Option<u64>,
+        seq: Option<u64>,
+        stage: Stage,
+    ) -> Result<Graph, ModelError> {
         let family = self.model_type.as_str();
         if !FAMILIES.contains(&family) {
             return Err(ModelError::Layer {
@@ -76,13 +87,12 @@ impl HubConfig {
         };
         let limit = self.max_position_embeddings.unwrap_or(defaults).clamp(1, MAX_SEQ);
         let seq = seq.unwrap_or(DEFAULT_SEQ.min(limit));
-        if seq == 0 || seq > limit {
-            return Err(ModelError::Size { what: "seq", value: seq, limit });
-        }
+        let seq = sequence(seq, stage, limit)?;
+        let sizes = Sizes { name, batch, seq, stage };
         let mut graph = match family {
-            "gpt2" => self.gpt2(name, batch, seq),
+            "gpt2" => self.gpt2(sizes),
             "bert" => self.bert(name, batch, seq),
-            _ => self.decoder(name, batch, seq),
+            _ => self.decoder(sizes),
         }?;
         graph.optimizer = OptimizerChoice::Adam;
         graph.seq = Some(seq);
@@ -109,7 +119,7 @@ impl HubConfig {
         Ok(heads)
     }
 
-    fn decoder(&self, name: &str, batch: u64, seq: u64) -> Result<Graph, ModelError> {
+    fn decoder(&self, sizes: Sizes<'_>) -> Result<Graph, ModelError> {
         let family = self.model_type.as_str();
         let base = llama::Plan::LLAMA_2_7B;
         let width = size("hidden_size", self.hidden_size, base.width)?;
@@ -143,10 +153,10 @@ impl HubConfig {
             tied: self.tie_word_embeddings.unwrap_or(false),
             experts,
         };
-        llama::assemble(name, batch, seq, plan)
+        llama::assemble(sizes, plan)
     }
 
-    fn gpt2(&self, name: &str, batch: u64, seq: u64) -> Result<Graph, ModelError> {
+    fn gpt2(&self, sizes: Sizes<'_>) -> Result<Graph, ModelError> {
         let width = size("n_embd", self.hidden_size, 768)?;
         let plan = gpt2::Plan {
             width,
@@ -156,7 +166,7 @@ impl HubConfig {
             vocabulary: size("vocab_size", self.vocab_size, 50_257)?,
             positions: size("n_positions", self.max_position_embeddings, 1024)?,
         };
-        gpt2::assemble(name, batch, seq, plan)
+        gpt2::assemble(sizes, plan)
     }
 
     fn bert(&self, name: &str, batch: u64, seq: u64) -> Result<Graph, ModelError> {

@@ -63,7 +63,7 @@ impl Plan {
     };
 }
 
-fn build(s: Sizes) -> Built<Graph> {
+fn build(s: Sizes<'_>) -> Built<Graph> {
     let big = Plan::LLAMA_2_7B;
     let plan = match s.name {
         "llama-2-7b" => big,
@@ -78,12 +78,13 @@ fn build(s: Sizes) -> Built<Graph> {
             ..big
         },
     };
-    assemble(s.name, s.batch, s.seq, plan)
+    assemble(s, plan)
 }
 
 /// The model of these sizes.
-pub(super) fn assemble(name: &str, batch: u64, seq: u64, plan: Plan) -> Built<Graph> {
-    let mut b = Builder::new(name, batch);
+pub(super) fn assemble(s: Sizes<'_>, plan: Plan) -> Built<Graph> {
+    let Sizes { batch, seq, .. } = s;
+    let mut b = Builder::staged(s.name, batch, s.stage);
     let tokens = b.tokens(&[batch, seq])?;
     b.count_module();
     let (x, embedding) = b.scope("model", |b| {
@@ -98,13 +99,14 @@ pub(super) fn assemble(name: &str, batch: u64, seq: u64, plan: Plan) -> Built<Gr
         }
         Ok((y, embedding))
     })?;
+    let x = b.wanted_positions(x)?;
     let logits = if plan.tied {
         b.count_module();
         b.linear_with("lm_head", x, embedding, None)?
     } else {
         b.linear("lm_head", x, plan.vocabulary, false)?
     };
-    b.finish_with_cross_entropy(logits)
+    b.finish_language(logits)
 }
 
 fn heads(b: &mut Builder, name: &str, x: Tensor, n: u64, plan: Plan, norm: Option<&str>) -> Built {
@@ -127,9 +129,8 @@ fn layer(b: &mut Builder, x: Tensor, table: [Tensor; 2], plan: Plan) -> Built {
         let q = b.rotary(q, table)?;
         let k = b.rotary(k, table)?;
         // Both caches have the format of the keys, which the fp32 table promotes under autocast.
-        let cached = b.cache(k, k)?;
-        let v = b.cache(v, k)?;
-        let a = b.sdpa(q, cached, v, true)?;
+        let [k, v] = b.cache(k, v)?;
+        let a = b.attend_cache(q, k, v, false)?;
         let a = b.transpose(a, 1, 2)?;
         let a = b.contiguous(a)?;
         let a = b.view(a, &shape.with(2, plan.heads * plan.head_dim))?;

@@ -153,8 +153,7 @@ fn attention(
     let mut k = heads(b, "k", source, plan)?;
     let mut v = heads(b, "v", source, plan)?;
     if cached {
-        k = b.cache(k, k)?;
-        v = b.cache(v, v)?;
+        [k, v] = b.cache(k, v)?;
     }
     let mask = match bias {
         Some(bias) => bias,
