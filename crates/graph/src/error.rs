@@ -45,6 +45,14 @@ pub enum ModelError {
         /// The step asked for.
         step: &'static str,
     },
+    /// A field of a configuration cannot be used.
+    #[error("`{field}`: {problem}")]
+    Config {
+        /// Name of the field.
+        field: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// A graph from outside contradicts itself.
     #[error("node {node} (`{name}`): {problem}")]
     Graph {

@@ -11,6 +11,7 @@ pub mod diff;
 pub mod explain;
 pub mod explore;
 pub mod fit;
+pub mod generate;
 pub mod gpus;
 mod layers;
 pub mod measure;

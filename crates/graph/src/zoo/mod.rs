@@ -10,24 +10,30 @@ mod bert;
 pub mod config;
 mod convnext;
 mod dcgan;
+pub mod decoder;
 mod densenet;
 mod efficientnet;
+mod experts;
 mod faster_rcnn;
 mod gnmt;
 mod googlenet;
 mod gpt2;
 mod inception;
+mod latent;
 mod llama;
+mod mamba;
 mod mobilenet;
 mod opt;
 mod resnet;
 mod sockeye;
 mod swin;
 mod t5;
+mod towers;
 mod transformer;
 mod vgg;
 mod vit;
 mod wgan;
+mod whisper;
 
 use super::OptimizerChoice;
 use super::builder::Built;
@@ -142,6 +148,11 @@ pub fn build(name: &str, batch: Option<u64>, seq: Option<u64>) -> Result<Graph, 
 
 /// Families whose models generate text: their builders know the stages.
 const GENERATING: [&[Entry]; 3] = [gpt2::MODELS, opt::MODELS, llama::MODELS];
+
+/// The plan of a decoder of the zoo; `None` for other models.
+pub fn plan(name: &str) -> Option<decoder::Plan> {
+    llama::plan(find(name).ok()?.info.name)
+}
 
 /// As [`build`], for a step of generation.
 pub fn build_stage(
