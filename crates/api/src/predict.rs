@@ -11,6 +11,7 @@ use preflop_core::model::{Iteration, Phase, Precision, Step};
 use preflop_core::ops::{Op, shape};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
+use preflop_language::Words;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -30,8 +31,11 @@ pub struct Question {
     pub seq: Option<u64>,
     /// Number formats.
     pub precision: &'static str,
-    /// Training or inference.
+    /// Training or inference, or a step of generation.
     pub mode: &'static str,
+    /// Tokens before the new one, in decode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<u64>,
     /// How it is launched: eager, graph, compile, compile-graph.
     pub run: &'static str,
     /// What a reader of the result should know.
@@ -61,6 +65,9 @@ pub struct Answer<'a> {
     #[schema(nullable = false)]
     pub largest_batch: Option<u64>,
     pub samples_per_s: f64,
+    /// Tokens a second and model FLOPs utilisation, of models that read tokens.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub words: Option<Words>,
     pub flops: f64,
     pub dram_bytes: f64,
     #[schema(value_type = String)]
@@ -134,6 +141,8 @@ pub struct MemoryParts {
     pub optimizer_mib: f64,
     pub activations_mib: f64,
     pub workspace_mib: f64,
+    /// Keys and values of a language model.
+    pub kv_cache_mib: f64,
 }
 
 type Steps<'a> = [(&'a Step, &'a OpPrediction)];
@@ -175,6 +184,7 @@ impl<'a> Answer<'a> {
             fits: reserve.fits(prudent, gpu),
             largest_batch,
             samples_per_s: iteration.samples as f64 / p.time.0,
+            words: None,
             flops: p.flops.0,
             dram_bytes: p.dram.0,
             bound: p.bound,
@@ -188,6 +198,7 @@ impl<'a> Answer<'a> {
                 optimizer_mib: m.optimizer.mib(),
                 activations_mib: m.activations.mib(),
                 workspace_mib: m.workspace.mib(),
+                kv_cache_mib: m.cache.mib(),
             },
             gpu_memory_mib: gpu.memory.mib(),
             assumptions: &gpu.assumptions,
@@ -211,6 +222,7 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
         seq: job.seq,
         precision: asked.run.precision.name(),
         mode: asked.run.mode.name(),
+        context: None,
         run: "eager",
         notes: Vec::new(),
     };

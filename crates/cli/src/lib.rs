@@ -45,6 +45,7 @@ struct Cli {
 enum Command {
     Predict(commands::predict::PredictArgs),
     Advise(commands::advise::AdviseArgs),
+    Generate(commands::generate::GenerateArgs),
     Ops(commands::ops::OpsArgs),
     Gpus(commands::gpus::GpusArgs),
     Models(commands::models::ModelsArgs),
@@ -78,6 +79,7 @@ fn execute(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Predict(args) => commands::predict::run(&args, &output),
         Command::Advise(args) => commands::advise::run(&args, &output),
+        Command::Generate(args) => commands::generate::run(&args, &output),
         Command::Ops(args) => commands::ops::run(&args, &output),
         Command::Gpus(args) => commands::gpus::run(args, &output),
         Command::Models(args) => commands::models::run(args, &output),

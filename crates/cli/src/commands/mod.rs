@@ -13,6 +13,7 @@ pub mod explain;
 pub mod explore;
 mod explore_time;
 pub mod fit;
+pub mod generate;
 pub mod gpus;
 mod gpus_history;
 mod layers;
