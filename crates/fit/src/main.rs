@@ -4,7 +4,8 @@
 //! `preflop-fit` fits everything; `preflop-fit FAMILY ..` only cross-validates the families whose names begin
 //! so, and with `--update` in front it also replaces them in `data/fitted`. `PREFLOP_SHARED` names the folder
 //! with the published measurements (default `../shared`). `preflop-fit e2e` scores whole iterations,
-//! `preflop-fit published` the published measurements on other GPUs, `preflop-fit networks` published image networks there, and
+//! `preflop-fit published` the published measurements on other GPUs, `preflop-fit networks` published image networks there, `preflop-fit
+//! operators` fits and judges the operators of the table, and
 //! `preflop-fit laws [COUNT]` counts answers that break what physics asks.
 #![allow(clippy::print_stdout)]
 
@@ -18,6 +19,7 @@ mod gbdt;
 mod gemm;
 mod laws;
 mod networks;
+mod operators;
 mod plain_conv;
 mod published;
 mod rnn;
@@ -85,6 +87,9 @@ fn main() -> Result<()> {
     let shared = PathBuf::from(std::env::var("PREFLOP_SHARED").unwrap_or("../shared".into())).join("data");
     let own = Path::new("data/measured/h200");
     let gpus = data::gpus()?;
+    if wanted.first().is_some_and(|w| w == "operators") {
+        return operators::report(&own.join("operators.csv.gz"), &gpus[0], update);
+    }
     if wanted.first().is_some_and(|w| w == "networks") {
         return networks::report(&shared);
     }

@@ -1,6 +1,8 @@
 //! From timed operators, streams and the host to the time of an iteration.
 
+pub mod host;
 pub mod iteration;
 pub mod timeline;
 
-pub use iteration::{HostModel, IterationPrediction, Schedule, StepPrediction, phase_time};
+pub use host::{HostError, HostModel, Probe};
+pub use iteration::{IterationPrediction, Schedule, StepPrediction, phase_time};

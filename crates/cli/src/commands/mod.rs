@@ -12,6 +12,7 @@ pub mod explain;
 pub mod explore;
 pub mod fit;
 pub mod gpus;
+pub mod host;
 mod layers;
 pub mod measure;
 pub mod models;
