@@ -163,6 +163,7 @@ class MemoryParts(TypedDict):
 
     activations_mib: float
     gradients_mib: float
+    kv_cache_mib: float
     optimizer_mib: float
     weights_mib: float
     workspace_mib: float
@@ -268,6 +269,7 @@ class PredictQuestion(TypedDict):
     """What was asked for."""
 
     batch: int
+    context: NotRequired[int]
     gpu: str
     mode: str
     model: str
@@ -281,6 +283,7 @@ class Prediction(TypedDict):
     """The answer, with the names and units that scripts rely on."""
 
     batch: int
+    context: NotRequired[int]
     gpu: str
     mode: str
     model: str
@@ -288,6 +291,11 @@ class Prediction(TypedDict):
     precision: str
     run: str
     seq: int | None
+    cache_bytes_per_token: NotRequired[float]
+    mfu: NotRequired[float]
+    model_flops: NotRequired[float]
+    tokens: NotRequired[int]
+    tokens_per_s: NotRequired[float]
     assumptions: list[Assumption]
     autocast: NotRequired[str]
     bound: str
@@ -340,6 +348,7 @@ class RowData(TypedDict):
     flops: float
     flops_by_pipe: dict[str, float]
     host_launch_bound_us: float
+    inefficient: float | None
     intensity: float | None
     l1_bound_us: float | None
     l1_bytes: float | None
@@ -375,3 +384,13 @@ class Unmodelled(TypedDict):
     count: int
     op: str
     share: float
+
+
+class Words(TypedDict):
+    """What one iteration says about tokens."""
+
+    cache_bytes_per_token: float
+    mfu: float
+    model_flops: float
+    tokens: int
+    tokens_per_s: float

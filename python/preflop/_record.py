@@ -56,8 +56,7 @@ def recording(session: Session) -> Iterator[None]:
             for name, each in module.named_modules():
                 session.names.setdefault(id(each), prefix + name)
         session.modules.append(session.names.get(id(module), type(module).__name__))
-        if not in_backward:
-            session.module_calls += 1
+        session.module_calls += 1  # those of recomputation in backward too
         if torch.is_autocast_enabled("cuda"):
             session.autocast = DTYPES.get(torch.get_autocast_dtype("cuda"))
         try:

@@ -35,6 +35,7 @@ pub struct Question {
     pub mode: &'static str,
     /// Tokens before the new one, in decode.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub context: Option<u64>,
     /// How it is launched: eager, graph, compile, compile-graph.
     pub run: &'static str,

@@ -151,7 +151,12 @@ fn fields<'a>(schema: &'a Value, all: &'a [(String, Value)]) -> Vec<Field<'a>> {
         return all.iter().find(|(n, _)| n == name).map(|(_, s)| fields(s, all)).unwrap_or_default();
     }
     for part in schema["allOf"].as_array().into_iter().flatten() {
-        out.extend(fields(part, all));
+        // A part that may be nothing leaves its fields out.
+        let whole = part["oneOf"].as_array().and_then(|o| o.iter().find(|s| s["type"] != "null"));
+        match whole {
+            Some(part) => out.extend(fields(part, all).into_iter().map(|(name, own, _)| (name, own, false))),
+            None => out.extend(fields(part, all)),
+        }
     }
     let required = schema["required"].as_array();
     for (name, own) in schema["properties"].as_object().into_iter().flatten() {

@@ -7,7 +7,7 @@ use preflop_core::Gpu;
 use preflop_core::cost::{Date, quantity};
 use preflop_core::gpu::{catalog, parse};
 use preflop_core::model::{Graph, ModelError, Stage, zoo};
-use preflop_core::time::{Correction, TimeModel};
+use preflop_core::time::{Correction, Probe, TimeModel};
 use preflop_import::exported::Bindings;
 use std::fs::File;
 use std::io::Read as _;
@@ -58,6 +58,14 @@ pub fn time_model<'a>(
             .into());
     }
     Ok(model.with_correction(correction))
+}
+
+/// The time model for jobs on the host that a file describes, where one is given.
+pub fn on_host(model: TimeModel, host: Option<&str>) -> anyhow::Result<TimeModel> {
+    let Some(path) = host else { return Ok(model) };
+    let text = String::from_utf8(read_limited(path, MAX_CORRECTION_FILE, "host file")?)
+        .map_err(|_| InputError::new(format!("{path}: not a text file")))?;
+    Ok(model.with_host_factor(Probe::parse(&text, path)?.factor()))
 }
 
 /// A model of the zoo by name, or the graph that a file holds.

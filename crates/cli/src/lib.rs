@@ -71,6 +71,7 @@ enum Command {
     Calibrate(commands::calibrate::CalibrateArgs),
     Measure(commands::measure::MeasureArgs),
     Fit(commands::fit::FitArgs),
+    Host(commands::host::HostArgs),
     Completions(commands::completions::CompletionsArgs),
 }
 
@@ -105,6 +106,7 @@ fn execute(cli: Cli) -> anyhow::Result<()> {
         Command::Calibrate(args) => commands::calibrate::run(&args, &output),
         Command::Measure(args) => commands::measure::run(&args, &output),
         Command::Fit(args) => commands::fit::run(&args, &output),
+        Command::Host(args) => commands::host::run(&args, &output),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
     }
 }

@@ -5,7 +5,8 @@
 //! again` does so and compares with what ships. `preflop-fit FAMILY ..` only cross-validates the families whose names begin
 //! so. `PREFLOP_SHARED` names the folder with the sets of others (default `../shared`). `preflop-fit manifests [write]`
 //! compares files and manifests. `preflop-fit e2e` scores whole iterations,
-//! `preflop-fit published` the published measurements on other GPUs, `preflop-fit networks` published image networks there, and
+//! `preflop-fit published` the published measurements on other GPUs, `preflop-fit networks` published image networks there, `preflop-fit
+//! operators [write]` fits and judges the operators of the table, and
 //! `preflop-fit laws [COUNT]` counts answers that break what physics asks.
 #![allow(clippy::print_stdout)]
 
@@ -19,6 +20,7 @@ mod gbdt;
 mod gemm;
 mod laws;
 mod networks;
+mod operators;
 mod plain_conv;
 mod published;
 mod rnn;
@@ -52,6 +54,7 @@ fn main() -> Result<()> {
             sets.check(write)?.iter().for_each(|line| println!("{line}"));
             Ok(())
         }
+        Some("operators") => operators::report(&sets, wanted.get(1).is_some_and(|w| w == "write")),
         Some("networks") => networks::report(&sets),
         Some("published") => published::report(&sets),
         Some("e2e") => {

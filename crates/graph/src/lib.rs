@@ -185,7 +185,7 @@ pub struct Step {
 pub struct HostWork {
     /// Framework operators dispatched in forward and loss, views included.
     pub forward_ops: u64,
-    /// Module calls in forward.
+    /// Module calls, those of recomputation included.
     pub module_calls: u64,
     /// Framework operators dispatched in backward.
     pub backward_ops: u64,

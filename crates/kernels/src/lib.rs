@@ -9,6 +9,7 @@ pub mod fused;
 pub mod gemm;
 pub mod launch;
 pub mod linear;
+pub mod listed;
 pub mod plain_conv;
 pub mod rnn;
 pub mod rows;

@@ -18,7 +18,7 @@ use preflop_core::units::Seconds;
 use serde::Serialize;
 
 /// What one iteration says about tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Words {
     /// Tokens that one iteration reads (training, prefill) or writes (decode).
     pub tokens: u64,

@@ -132,6 +132,7 @@ fn is_library(op: &Op) -> bool {
             | Op::Optimizer(_)
             | Op::RoiAlign(_)
             | Op::Nms(_)
+            | Op::Listed(_)
             | Op::Fused(_)
             | Op::Unmodelled { .. }
     )

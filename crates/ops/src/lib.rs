@@ -10,6 +10,7 @@ mod elementwise;
 mod fused;
 mod gemm;
 mod indexing;
+mod listed;
 mod movement;
 mod optimizer;
 mod rnn;
@@ -26,6 +27,7 @@ pub use elementwise::{Elementwise, ElementwiseKind, Pairing};
 pub use fused::{Fused, FusedForm, FusedTraits};
 pub use gemm::{Gemm, GemmKind, Layout};
 pub use indexing::{CrossEntropy, Embedding};
+pub use listed::{Listed, ListedKind};
 pub use movement::{Movement, MovementKind};
 pub use optimizer::{Optimizer, OptimizerKind};
 pub use rnn::{Rnn, RnnKind};
@@ -108,6 +110,8 @@ pub enum Op {
     Nms(Nms),
     /// A kernel that a compiler fused.
     Fused(Fused),
+    /// An operator of the table in `listed.rs`: sorting, scans, scatters, transforms, solvers.
+    Listed(Listed),
     /// An operator we do not know: kept by name with its bytes, never counted as zero.
     Unmodelled {
         /// Its name.
@@ -132,11 +136,12 @@ pub enum Family {
     Movement,
     Unmodelled,
     Fused,
+    Listed,
 }
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Gemm,
         Self::Conv,
         Self::Attention,
@@ -147,6 +152,7 @@ impl Family {
         Self::Movement,
         Self::Unmodelled,
         Self::Fused,
+        Self::Listed,
     ];
 
     /// The name used in reports.
@@ -162,6 +168,7 @@ impl Family {
             Self::Movement => "movement",
             Self::Unmodelled => "unmodelled",
             Self::Fused => "fused",
+            Self::Listed => "other",
         }
     }
 }
@@ -226,6 +233,7 @@ impl OpCall {
             Op::Interpolate(o) => o.flops(),
             Op::RoiAlign(o) => o.flops(),
             Op::Nms(o) => o.flops(),
+            Op::Listed(o) => o.flops(self.pass),
         }
     }
 
@@ -248,6 +256,7 @@ impl OpCall {
             Op::RoiAlign(o) => o.traffic(e),
             Op::Nms(o) => o.traffic(),
             Op::Fused(o) => o.traffic(),
+            Op::Listed(o) => o.traffic(self.pass, e),
             Op::Unmodelled { bytes, .. } => {
                 Traffic { read: Bytes(*bytes as f64 / 2.0), written: Bytes(*bytes as f64 / 2.0) }
             }
@@ -266,6 +275,7 @@ impl OpCall {
             Op::Elementwise(_) => Family::Elementwise,
             Op::Embedding(_) | Op::Optimizer(_) | Op::Movement(_) => Family::Movement,
             Op::Fused(_) => Family::Fused,
+            Op::Listed(_) => Family::Listed,
             Op::Nms(_) | Op::Unmodelled { .. } => Family::Unmodelled,
         }
     }
@@ -336,6 +346,7 @@ impl OpCall {
             Op::RoiAlign(_) => "roi_align",
             Op::Nms(_) => "nms",
             Op::Fused(o) => o.form.name(),
+            Op::Listed(o) => o.kind.name(),
             Op::Unmodelled { name, .. } => name,
         }
     }

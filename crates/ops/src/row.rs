@@ -4,8 +4,8 @@ mod keys;
 mod reader;
 
 use super::{
-    CrossEntropy, ElementwiseKind, Embedding, GemmKind, MovementKind, Op, OpCall, OptimizerKind, Pass,
-    RnnKind, RowwiseKind, SpatialKind,
+    CrossEntropy, ElementwiseKind, Embedding, GemmKind, ListedKind, MovementKind, Op, OpCall, OptimizerKind,
+    Pass, RnnKind, RowwiseKind, SpatialKind,
 };
 use keys::Shape;
 use preflop_units::dtype::Dtype;
@@ -71,7 +71,7 @@ const MAX_ELEMENTS: f64 = 1e15;
 /// Largest stride, padding, dilation, window or sampling: their products stay far from overflow.
 const MAX_STEP: u64 = 1 << 20;
 
-/// Names of all operators that a file may hold.
+/// Names of the operators that a file may hold, beside elementwise ones and those of the table ([`ListedKind`]).
 pub const OPS: &[&str] = &[
     "mm",
     "linear",
@@ -89,7 +89,6 @@ pub const OPS: &[&str] = &[
     "sum",
     "sum_cols",
     "sum_channels",
-    "cumsum",
     "batchnorm",
     "batchnorm_native",
     "batchnorm_eval",
@@ -157,7 +156,6 @@ fn call(op: &str, phase: &str, dtype: &str, shape: Shape) -> Result<OpCall, RowE
         "sum" | "mean" | "argmax" => r.rowwise(RowwiseKind::Sum),
         "sum_cols" => r.rowwise(RowwiseKind::SumCols),
         "sum_channels" => r.rowwise(RowwiseKind::SumChannels),
-        "cumsum" => r.rowwise(RowwiseKind::CumSum),
         "batchnorm" => r.spatial(SpatialKind::BatchNorm),
         "batchnorm_native" => r.spatial(SpatialKind::BatchNormNative),
         "batchnorm_eval" => r.spatial(SpatialKind::BatchNormEval),
@@ -187,11 +185,14 @@ fn call(op: &str, phase: &str, dtype: &str, shape: Shape) -> Result<OpCall, RowE
         "cat" | "cat_channels" => r.movement(MovementKind::Cat),
         "cat_strided" => r.movement(MovementKind::CatStrided),
         "permute_copy" => r.movement(MovementKind::Permute),
-        "gather" | "index_select" | "roll" => r.movement(MovementKind::Gather),
+        "gather" | "roll" => r.movement(MovementKind::Gather),
         "layout_conversion" | "to_channels_last" => r.movement(MovementKind::LayoutConversion),
         "interpolate" | "roi_align" | "nms" => r.vision(),
         "elementwise" => r.elementwise(ElementwiseKind::Add),
-        _ => return elementwise_row(&r, phase, dtype),
+        _ => match ListedKind::from_name(op) {
+            Some(kind) => r.listed(kind),
+            None => return elementwise_row(&r, phase, dtype),
+        },
     }?;
     let pass = match (&made, Pass::from_name(phase)) {
         (Op::Conv(_), Some(p @ (Pass::Fwd | Pass::Dgrad | Pass::Wgrad))) => p,
@@ -201,6 +202,9 @@ fn call(op: &str, phase: &str, dtype: &str, shape: Shape) -> Result<OpCall, RowE
             Some(Pass::Fwd),
         ) => Pass::Fwd,
         (Op::Gemm(_) | Op::Movement(_) | Op::Optimizer(_) | Op::Elementwise(_) | Op::Nms(_), _) => {
+            return Err(bad_phase(op, phase, "fwd"));
+        }
+        (Op::Listed(o), given) if !o.kind.has_backward() && given != Some(Pass::Fwd) => {
             return Err(bad_phase(op, phase, "fwd"));
         }
         (_, Some(p @ (Pass::Fwd | Pass::Bwd))) => p,
@@ -244,7 +248,8 @@ fn elementwise_row(r: &Reader, phase: &str, dtype: Dtype) -> Result<OpCall, RowE
         if ElementwiseKind::from_name(r.op).is_some() {
             return Err(bad_phase(r.op, phase, "fwd, and bwd for activations"));
         }
-        let known = OPS.iter().copied().chain(ElementwiseKind::ALL.iter().map(|k| k.name()));
+        let tables = ElementwiseKind::ALL.iter().map(|k| k.name()).chain(ListedKind::ALL.iter().map(|k| k.name()));
+        let known = OPS.iter().copied().chain(tables);
         return Err(RowError::Op(r.op.to_string(), did_you_mean(r.op, known)));
     };
     checked(r, OpCall::fwd(r.elementwise(kind)?, dtype))
@@ -273,7 +278,7 @@ mod tests {
                 .unwrap();
         assert!(matches!(d.op, Op::Attention(a) if a.kv_len == 500 && a.kv_heads == 2));
         assert!(parse("gelu", "bwd", "bf16", r#"{"n":10}"#).is_ok());
-        for op in OPS {
+        for op in OPS.iter().copied().chain(ListedKind::ALL.iter().map(|k| k.name())) {
             assert_ne!(parse(op, "fwd", "fp32", "{}").unwrap_err().to_string(), "");
         }
     }

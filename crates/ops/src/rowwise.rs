@@ -20,10 +20,8 @@ pub enum RowwiseKind {
     Sum,
     /// Sum down the columns: bias gradients.
     SumCols,
-    /// Running sum along the row.
-    CumSum,
-    /// Sum by channel of NCHW maps: bias gradients of convolutions. Rows are pixels of all images, columns channels.
-    SumChannels,
+    /// Sum by channel of NCHW maps: bias gradients of convolutions. Rows are pixels of all images, columns channels. (Trees know it by this number.)
+    SumChannels = 7,
 }
 
 impl RowwiseKind {
@@ -36,7 +34,6 @@ impl RowwiseKind {
             Self::RmsNorm => "rmsnorm",
             Self::Sum => "sum",
             Self::SumCols => "sum_cols",
-            Self::CumSum => "cumsum",
             Self::SumChannels => "sum_channels",
         }
     }
@@ -60,7 +57,7 @@ impl Rowwise {
         let per = match self.kind {
             RowwiseKind::Softmax | RowwiseKind::LogSoftmax | RowwiseKind::RmsNorm => 5.0,
             RowwiseKind::LayerNorm => 7.0,
-            RowwiseKind::Sum | RowwiseKind::SumCols | RowwiseKind::CumSum | RowwiseKind::SumChannels => 1.0,
+            RowwiseKind::Sum | RowwiseKind::SumCols | RowwiseKind::SumChannels => 1.0,
         };
         let factor = if pass == Pass::Fwd { 1.0 } else { 1.5 };
         Flops(per * factor * self.rows as f64 * self.cols as f64)

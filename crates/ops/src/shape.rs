@@ -32,6 +32,7 @@ pub fn describe(call: &OpCall) -> String {
         Op::Nms(n) => n.boxes.to_string(),
         Op::Fused(f) if f.reduced > 1 => format!("{} of {}", f.elements, f.reduced),
         Op::Fused(f) => f.elements.to_string(),
+        Op::Listed(o) => o.describe(),
         Op::Unmodelled { bytes, .. } => format!("{bytes} bytes"),
     }
 }

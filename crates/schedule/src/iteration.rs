@@ -1,46 +1,27 @@
 //! From operators to the time of one iteration: kernels, streams that overlap, and the host.
 //!
 //! ```text
-//! host      = a ops_fwd + b modules + c ops_bwd + d launches + e parameter tensors
 //! gpu       = gpu_wall + g launches
 //! iteration = (gpu^p + host^p)^(1/p) + t0
 //! ```
 //!
 //! Where `gpu_wall` is the time during which the GPU works: the sum of the kernel times, less what runs side by
 //! side on several streams, and `g` the pause between two kernels of one stream. The GPU and the host work at the same
-//! time; the p-norm rounds the corner between the two bounds, as their fluctuations do. Constants: `data/fitted`, from
+//! time; the p-norm rounds the corner between the two bounds, as their fluctuations do. The host is in [`crate::host`]. Constants: `data/fitted`, from
 //! whole iterations on an H200's host.
 //!
 //! Finer host models (own costs of convolutions, products, norms, attention, casts, optimizer) do not predict models that
 //! were left out any better: equal host-bound iterations differ by 15 % from run to run.
 
 use super::power;
+use crate::host::{self, HostModel};
 use foldhash::fast::FixedState;
 use preflop_gpu::Gpu;
-use preflop_graph::{HostWork, Iteration, Phase};
+use preflop_graph::{Iteration, Phase};
 use preflop_ops::{ElementwiseKind, Family, Op, OpCall, Pass};
 use preflop_time::{Bound, Nearness, OpPrediction, TimeModel};
 use preflop_units::{Bytes, Dtype, Flops, Seconds};
 use std::collections::HashMap;
-
-/// How the host's work becomes time.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct HostModel {
-    /// Seconds per operator dispatched in forward.
-    pub forward_op: f64,
-    /// Seconds per module call.
-    pub module_call: f64,
-    /// Seconds per operator dispatched in backward.
-    pub backward_op: f64,
-    /// Seconds per kernel launch.
-    pub launch: f64,
-    /// Seconds per parameter tensor that an optimizer walks.
-    pub parameter_tensor: f64,
-    /// Seconds of one iteration in any case.
-    pub fixed: f64,
-    /// Seconds between the end of a kernel and the start of the next in its stream.
-    pub gap: f64,
-}
 
 /// Seconds between two kernels of a replayed CUDA graph: iteration less busy time of 12 replayed networks on an H200 is -0.3 to
 /// 0.46 us a kernel.
@@ -50,70 +31,6 @@ const GRAPH_GAP: f64 = 0.25e-6;
 const SHORT_GRAPH_GAP: f64 = 0.65e-6;
 /// Seconds up to which a kernel is short in that sense.
 const SHORT_KERNEL: f64 = 4e-6;
-
-/// Sharpness of the corner between GPU and host time.
-const NORM: f64 = 10.0;
-
-impl HostModel {
-    /// Starting point: the values published with the design of this formula for one server CPU, and a usual gap.
-    pub const START: Self = Self {
-        forward_op: 7.8e-6,
-        module_call: 5.8e-6,
-        backward_op: 6.6e-6,
-        launch: 12.1e-6,
-        parameter_tensor: 54e-6,
-        fixed: 0.095e-3,
-        gap: 1.5e-6,
-    };
-
-    /// From a fitted list.
-    pub fn from_slice(c: &[f64]) -> Option<Self> {
-        let [forward_op, module_call, backward_op, launch, parameter_tensor, fixed, gap] = *c else {
-            return None;
-        };
-        Some(Self { forward_op, module_call, backward_op, launch, parameter_tensor, fixed, gap })
-    }
-
-    /// As a list, for files.
-    pub fn to_array(&self) -> [f64; 7] {
-        [
-            self.forward_op,
-            self.module_call,
-            self.backward_op,
-            self.launch,
-            self.parameter_tensor,
-            self.fixed,
-            self.gap,
-        ]
-    }
-
-    /// Host time of one iteration.
-    pub fn time(&self, work: &HostWork, launches: f64) -> Seconds {
-        Seconds(
-            self.forward_op * work.forward_ops as f64
-                + self.module_call * work.module_calls as f64
-                + self.backward_op * work.backward_ops as f64
-                + self.launch * launches
-                + self.parameter_tensor * work.parameter_tensors as f64,
-        )
-    }
-
-    /// Pauses of the GPU between kernels that follow each other.
-    pub fn pauses(&self, launches: f64) -> Seconds {
-        Seconds(self.gap * launches)
-    }
-
-    /// Iteration time from GPU and host time.
-    pub fn join(&self, gpu_wall: Seconds, host: Seconds) -> Seconds {
-        let (g, h) = (gpu_wall.0, host.0);
-        let larger = g.max(h);
-        if larger <= 0.0 {
-            return Seconds(self.fixed);
-        }
-        let smaller = g.min(h) / larger;
-        Seconds(larger * (1.0 + smaller.powf(NORM)).powf(1.0 / NORM) + self.fixed)
-    }
-}
 
 /// One operator of an iteration with its prediction (for a single call).
 #[derive(Debug, Clone, PartialEq)]
@@ -243,7 +160,8 @@ pub trait Schedule {
 
 impl Schedule for TimeModel {
     fn host_model(&self) -> HostModel {
-        self.fitted().form("host").and_then(HostModel::from_slice).unwrap_or(HostModel::START)
+        let constants = self.fitted().form("host").and_then(HostModel::from_slice);
+        constants.unwrap_or(HostModel::START).in_real_jobs(self.host_factor())
     }
 
     fn predict_iteration_on(
@@ -317,7 +235,7 @@ impl Schedule for TimeModel {
         }
         // A replayed graph is one launch of the host, and its kernels follow each other without it.
         let replayed = iteration.replayed;
-        out.host = if replayed { Seconds(host.launch) } else { host.time(&iteration.host, launched) };
+        out.host = if replayed { host.replay() } else { host.time(&iteration.host, launched) };
         let pauses = if replayed { Seconds(replay_pauses) } else { host.pauses(in_line) };
         // The laws of the operators hold for calls as short as they were measured; a long run also has to keep within the board's power.
         if self.nearness(gpu) != Nearness::Elsewhere {
@@ -331,10 +249,7 @@ impl Schedule for TimeModel {
             });
         out.bound = if out.host > out.gpu_wall { Bound::Host } else { gpu_bound };
         let (down, up) = spread.on(self.nearness(gpu), out.gpu_wall);
-        // The host's time is known to about a quarter (equal host-bound runs differ by 13-24 %, standard deviation; 225
-        // host-bound iterations on an H200: 5 % end below 0.79 of the prediction, 5 % above 1.6).
-        let host_down = out.host * 0.74;
-        let host_up = out.host * 1.6;
+        let [host_down, host_up] = host::spread(iteration).map(|factor| out.host * factor);
         let streams = if out.gpu_wall.0 > 0.0 { out.gpu_busy / out.gpu_wall } else { 1.0 };
         out.gpu_busy_low = (out.gpu_busy - Seconds(down * streams)).max(Seconds::ZERO);
         out.gpu_busy_high = out.gpu_busy + Seconds(up * streams);
@@ -413,15 +328,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slower_side_rules() {
-        let h = HostModel { fixed: 0.0, ..HostModel::START };
-        assert!((h.join(Seconds(10.0), Seconds(1.0)).0 - 10.0).abs() < 1e-5);
-        assert!((h.join(Seconds(1.0), Seconds(10.0)).0 - 10.0).abs() < 1e-5);
-        // equal: 2^(1/10) = 1.0718
-        assert!((h.join(Seconds(1.0), Seconds(1.0)).0 - 1.071_773).abs() < 1e-6);
-    }
-
-    #[test]
     fn what_was_just_written_is_in_the_l2() {
         use preflop_ops::Elementwise;
         use preflop_units::dtype::Dtype;
@@ -447,12 +353,5 @@ mod tests {
         // 12 / 64^(1/3) = 3 where each group has a kernel, else one stream
         assert!((stream_overlap(&call, 33.0) - 3.0).abs() < 1e-12);
         assert!((stream_overlap(&call, 2.0) - 1.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn host_time_is_hand_computed() {
-        let work = HostWork { forward_ops: 100, module_calls: 10, backward_ops: 200, parameter_tensors: 5, lead_s: 0.0 };
-        // 780 + 58 + 1320 + 3630 + 270 us = 6058 us
-        assert!((HostModel::START.time(&work, 300.0).us() - 6058.0).abs() < 1e-6);
     }
 }

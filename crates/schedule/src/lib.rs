@@ -1,7 +1,9 @@
 //! From timed operators, streams and the host to the time of an iteration.
 
+pub mod host;
 pub mod iteration;
 mod power;
 pub mod timeline;
 
-pub use iteration::{HostModel, IterationPrediction, Schedule, StepPrediction, phase_time};
+pub use host::{HostError, HostModel, Probe};
+pub use iteration::{IterationPrediction, Schedule, StepPrediction, phase_time};

@@ -6,6 +6,7 @@ mod expert;
 mod form;
 mod fused;
 mod growth;
+mod listed;
 mod plain;
 mod plan;
 mod stream_time;
@@ -55,6 +56,8 @@ pub struct TimeModel {
     references: References,
     /// What one machine's measurements add, for its GPU.
     correction: Option<Box<Correction>>,
+    /// How much longer the host of the job takes than that of the measurements.
+    host_factor: f64,
 }
 
 impl Default for TimeModel {
@@ -88,7 +91,7 @@ impl TimeModel {
             .collect();
         let rows = stream_time::row_figures(&fitted);
         let references = References::new(&fitted);
-        Self { fitted, conv, streams, convolutions, plain, linear, rows, references, correction: None }
+        Self { fitted, conv, streams, convolutions, plain, linear, rows, references, correction: None, host_factor: 1.0 }
     }
 
     /// The same model with a personal correction; it holds for the GPU that it names.
@@ -96,6 +99,18 @@ impl TimeModel {
     pub fn with_correction(mut self, correction: Correction) -> Self {
         self.correction = Some(Box::new(correction));
         self
+    }
+
+    /// The same model for jobs on a host that takes `factor` times as long as that of the measurements.
+    #[must_use]
+    pub fn with_host_factor(mut self, factor: f64) -> Self {
+        self.host_factor = factor;
+        self
+    }
+
+    /// How much longer the job's host takes than that of the measurements.
+    pub fn host_factor(&self) -> f64 {
+        self.host_factor
     }
 
     /// How near any measurement is to a GPU.

@@ -164,6 +164,8 @@ export type MachineData = {
 export type MemoryParts = {
   activations_mib: number;
   gradients_mib: number;
+  /** Keys and values of a language model. */
+  kv_cache_mib: number;
   optimizer_mib: number;
   weights_mib: number;
   workspace_mib: number;
@@ -280,9 +282,11 @@ export type PageView = {
 export type PredictQuestion = {
   /** Samples of one iteration. */
   batch: number;
+  /** Tokens before the new one, in decode. */
+  context?: number;
   /** GPU name. */
   gpu: string;
-  /** Training or inference. */
+  /** Training or inference, or a step of generation. */
   mode: string;
   /** Model name. */
   model: string;
@@ -300,9 +304,11 @@ export type PredictQuestion = {
 export type Prediction = {
   /** Samples of one iteration. */
   batch: number;
+  /** Tokens before the new one, in decode. */
+  context?: number;
   /** GPU name. */
   gpu: string;
-  /** Training or inference. */
+  /** Training or inference, or a step of generation. */
   mode: string;
   /** Model name. */
   model: string;
@@ -314,6 +320,16 @@ export type Prediction = {
   run: string;
   /** Tokens of one sample, for models that have them. */
   seq: number | null;
+  /** Bytes of keys and values that one more token of one sequence keeps. */
+  cache_bytes_per_token?: number;
+  /** Model FLOPs utilisation, from 0 to 1. */
+  mfu?: number;
+  /** FLOPs of products and attention in one iteration. */
+  model_flops?: number;
+  /** Tokens that one iteration reads (training, prefill) or writes (decode). */
+  tokens?: number;
+  /** Tokens a second. */
+  tokens_per_s?: number;
   assumptions: Assumption[];
   /** The 16-bit format that autocast takes on this GPU, where the run has autocast. */
   autocast?: string;
@@ -375,6 +391,8 @@ export type RowData = {
   /** FLOPs by pipe, such as `bf16 tensor`. */
   flops_by_pipe: Record<string, number>;
   host_launch_bound_us: number;
+  /** Time over the largest of all terms, where it is far above it. */
+  inefficient: number | null;
   /** `AI` at DRAM in FLOP per byte. */
   intensity: number | null;
   l1_bound_us: number | null;
@@ -421,4 +439,18 @@ export type Unmodelled = {
   count: number;
   op: string;
   share: number;
+};
+
+/** What one iteration says about tokens. */
+export type Words = {
+  /** Bytes of keys and values that one more token of one sequence keeps. */
+  cache_bytes_per_token: number;
+  /** Model FLOPs utilisation, from 0 to 1. */
+  mfu: number;
+  /** FLOPs of products and attention in one iteration. */
+  model_flops: number;
+  /** Tokens that one iteration reads (training, prefill) or writes (decode). */
+  tokens: number;
+  /** Tokens a second. */
+  tokens_per_s: number;
 };

@@ -16,6 +16,7 @@ pub mod fit;
 pub mod generate;
 pub mod gpus;
 mod gpus_history;
+pub mod host;
 mod layers;
 pub mod measure;
 pub mod models;

@@ -40,6 +40,10 @@ pub struct PredictArgs {
     /// Your own correction for this GPU, from `preflop fit`
     #[arg(long, value_name = "FILE")]
     correction: Option<String>,
+
+    /// The host that the job will run on, from `preflop host`
+    #[arg(long, value_name = "FILE", conflicts_with = "cluster")]
+    host: Option<String>,
 }
 
 /// Model to graph, graph to operators, operators to time, time to a report.
@@ -63,6 +67,7 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
         anyhow::bail!("{lacks}");
     }
     let model = input::time_model(args.correction.as_deref(), [&gpu])?;
+    let model = input::on_host(model, args.host.as_deref())?;
     let prediction = model.predict_iteration(&job.iteration, &gpu);
     let question = Question {
         model: job.graph.name.clone(),

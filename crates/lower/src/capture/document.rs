@@ -194,7 +194,7 @@ pub struct Capture {
     pub parameters: u64,
     /// Parameter tensors that optimizers walked.
     pub(super) parameter_tensors: u64,
-    /// Module calls of the forward.
+    /// Module calls, in forward and where backward computes a part of it again.
     pub(super) module_calls: u64,
     /// Operators of the warm-up before the recorded iteration.
     pub(super) first_op: u64,

@@ -1,5 +1,6 @@
 //! The keys that the shape of a row may have.
 
+use crate::ListedKind;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use std::fmt;
@@ -60,6 +61,35 @@ macro_rules! shape {
     };
 }
 
+impl Shape {
+    /// A size of an operator of the table, by its key.
+    pub(super) fn listed(&self, key: &str) -> Option<u64> {
+        match key {
+            "rows" => self.rows,
+            "cols" => self.cols,
+            "width" => self.width,
+            "area" => self.area,
+            "b" => self.b,
+            "c" => match self.c {
+                Some(Channels::One(c)) => Some(c),
+                _ => None,
+            },
+            "d" => self.d,
+            "h" => self.h,
+            "hidden" => self.hidden,
+            "k" => self.k,
+            "l" => self.l,
+            "m" => self.m,
+            "n" => self.n,
+            "parts" => self.parts,
+            "s" => self.s,
+            "v" => self.v,
+            "w" => self.w,
+            _ => None,
+        }
+    }
+}
+
 shape! {
     b: u64,
     m: u64,
@@ -101,6 +131,9 @@ shape! {
     scale: Scale,
     mode: String,
     out: u64,
+    width: u64,
+    area: u64,
+    l: u64,
     // Measured files say how a call was made; these do not change its model.
     out_pad: IgnoredAny,
     backend: IgnoredAny,
@@ -164,15 +197,15 @@ pub(super) fn of(op: &str) -> &'static [&'static str] {
         "sdpa" => ATTENTION,
         "lstm" | "gru" | "rnn" => RNN,
         "softmax" | "log_softmax" | "layernorm" | "rmsnorm" | "sum" | "mean" | "argmax" | "sum_cols"
-        | "sum_channels" | "cumsum" => ROWWISE,
+        | "sum_channels" => ROWWISE,
         "batchnorm" | "batchnorm_native" | "batchnorm_eval" | "groupnorm" | "maxpool" | "avgpool"
         | "adaptive_avgpool" | "gap" => SPATIAL,
         "embedding" | "cross_entropy" => TABLE,
         "adam" | "adam_single" | "adam_foreach" | "sgd_foreach" | "sgd_plain" => OPTIMIZER,
-        "transpose" | "cat" | "cat_channels" | "cat_strided" | "permute_copy" | "gather" | "index_select"
-        | "roll" | "layout_conversion" | "to_channels_last" => MOVEMENT,
+        "transpose" | "cat" | "cat_channels" | "cat_strided" | "permute_copy" | "gather" | "roll"
+        | "layout_conversion" | "to_channels_last" => MOVEMENT,
         "interpolate" | "roi_align" | "nms" => VISION,
-        _ => ELEMENTWISE,
+        _ => ListedKind::from_name(op).map_or(ELEMENTWISE, ListedKind::keys),
     }
 }
 

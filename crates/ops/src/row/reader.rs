@@ -3,8 +3,8 @@
 use super::keys::{Channels, GemmLayout, Pair, Scale, Shape};
 use super::{MAX_DIM, MAX_ELEMENTS, MAX_STEP, RowError};
 use crate::{
-    Attention, Conv, Elementwise, ElementwiseKind, Gemm, GemmKind, Interpolate, Layout, Movement,
-    MovementKind, Nms, Op, Optimizer, OptimizerKind, Resize, Rnn, RnnKind, RoiAlign, Rowwise, RowwiseKind,
+    Attention, Conv, Elementwise, ElementwiseKind, Gemm, GemmKind, Interpolate, Layout, Listed, ListedKind,
+    Movement, MovementKind, Nms, Op, Optimizer, OptimizerKind, Resize, Rnn, RnnKind, RoiAlign, Rowwise, RowwiseKind,
     Spatial, SpatialKind,
 };
 
@@ -250,6 +250,16 @@ impl Reader<'_> {
         Ok(Op::Elementwise(Elementwise { kind, n }))
     }
 
+    /// An operator of the table; a `width` that is not given is 1.
+    pub(super) fn listed(&self, kind: ListedKind) -> Result<Op, RowError> {
+        let mut sizes = Vec::with_capacity(kind.keys().len());
+        for &key in kind.keys() {
+            let value = self.shape.listed(key).or((key == "width").then_some(1));
+            sizes.push(self.size(key, value)?);
+        }
+        Ok(Op::Listed(Listed::new(kind, &sizes)))
+    }
+
     pub(super) fn vision(&self) -> Result<Op, RowError> {
         let s = &self.shape;
         Ok(match self.op {
@@ -263,7 +273,8 @@ impl Reader<'_> {
                 if !(scale.is_finite() && scale > 0.0 && scale < 1e4) {
                     return Err(self.problem(format!("`scale` is {scale}; it must be above 0")));
                 }
-                let out = |x: u64| ((x as f64 * scale).floor() as u64).max(1);
+                let given = s.out.map(|n| self.size("out", Some(n))).transpose()?;
+                let out = |x: u64| given.unwrap_or(((x as f64 * scale).floor() as u64).max(1));
                 Op::Interpolate(Interpolate {
                     batch: self.size("b", s.b)?,
                     channels: self.size("c", self.channels())?,

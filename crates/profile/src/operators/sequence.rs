@@ -2,7 +2,7 @@
 
 use super::{Input, Work, main_dtype};
 use crate::kernel_name::KernelFamily;
-use preflop_ops::{Embedding, Op, OpCall, Pass, Rnn, RnnKind, Rowwise, RowwiseKind};
+use preflop_ops::{Embedding, Listed, ListedKind, Op, OpCall, Pass, Rnn, RnnKind, Rowwise, RowwiseKind};
 use preflop_units::dtype::Dtype;
 use preflop_units::{Bytes, Flops};
 
@@ -58,6 +58,11 @@ fn rows(name: &str, inputs: &[Input]) -> Option<Work> {
     if input.dims.is_empty() {
         return None;
     }
+    if name == "cumsum" {
+        let (rows, cols) = split(&input.dims, 1);
+        let op = Listed::new(ListedKind::CumSum, &[rows, cols]);
+        return Some(Work::of(vec![OpCall::fwd(Op::Listed(op), dtype)], KernelFamily::Reduction));
+    }
     let normalised = |i: usize| inputs.get(i).map_or(1, |s| s.integers().len().max(1));
     let (kind, family, pass, at, axes) = match name {
         "_softmax" | "softmax" => (RowwiseKind::Softmax, KernelFamily::Softmax, Pass::Fwd, 0, 1),
@@ -73,7 +78,6 @@ fn rows(name: &str, inputs: &[Input]) -> Option<Work> {
         "rms_norm" | "_fused_rms_norm" | "fused_add_rms_norm" => {
             (RowwiseKind::RmsNorm, KernelFamily::Normalisation, Pass::Fwd, 0, 1)
         }
-        "cumsum" => (RowwiseKind::CumSum, KernelFamily::Reduction, Pass::Fwd, 0, 1),
         "sum" | "mean" | "amax" | "max" | "min" | "norm" | "linalg_vector_norm" | "var" | "var_mean"
         | "all" | "any" | "argmax" => {
             let kind = match inputs.get(1) {

@@ -221,6 +221,7 @@ impl TimeModel {
             Op::Attention(a) => self.attention(a, call, gpu),
             Op::Rnn(r) => self.rnn(r, call, gpu),
             Op::Fused(f) => self.fused(f, call, gpu),
+            Op::Listed(o) => self.listed(o, call, gpu),
             _ => self.stream(call, gpu),
         }
     }

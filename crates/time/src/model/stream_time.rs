@@ -16,7 +16,7 @@
 use super::draft::{Draft, Sketch, Then};
 use super::{Bound, TimeModel, plain_as_measured};
 use crate::evidence::{Evidence, Library, Nearness};
-use crate::fitted::Fitted;
+use crate::fitted::{Fitted, LogInterval};
 use preflop_gpu::Gpu;
 use preflop_kernels::rows::{Figures, Kernel};
 use preflop_kernels::{linear, stream, traffic};
@@ -132,6 +132,8 @@ impl TimeModel {
             _ => self.fitted.forest(stream::forest_name(call)),
         };
         let own = match self.streams.get(call.name()) {
+            // Nothing is known of its kernels: one pass over its bytes is the least of it.
+            None if matches!(call.op, Op::Unmodelled { .. }) => LogInterval { low: -0.7, high: 2.3 },
             Some(both) => both[usize::from(call.pass != Pass::Fwd)],
             None => self.fitted.interval("", family.name()),
         };

@@ -66,6 +66,10 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     pub correction: Option<String>,
 
+    /// The host that the job will run on, from `preflop host`
+    #[arg(long, value_name = "FILE")]
+    pub host: Option<String>,
+
     /// Show speeds relative to this GPU [default: the measured one]
     #[arg(long, value_name = "GPU")]
     pub baseline: Option<String>,

@@ -29,6 +29,7 @@ pub fn run(args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
     }
     let question = args.question()?;
     let model = input::time_model(args.correction.as_deref(), &question.gpus)?;
+    let model = input::on_host(model, args.host.as_deref())?;
     let scale = scale(&question, &model)?;
     let mut rows = sweep::rows(&question, &model, scale)?;
     order(&question, &mut rows);

@@ -124,6 +124,7 @@ fn refuse(args: &CompareArgs) -> anyhow::Result<()> {
     let given = [
         ("--measured", args.measured.is_some()),
         ("--correction", args.correction.is_some()),
+        ("--host", args.host.is_some()),
         ("--baseline", args.baseline.is_some()),
         ("--epochs", args.epochs.is_some()),
         ("--dataset-size", args.dataset_size.is_some()),

@@ -3,8 +3,8 @@
 use super::super::view::{Call, Tensor, wrapped};
 use super::{Context, elementwise};
 use preflop_ops::{
-    CrossEntropy, ElementwiseKind as E, Embedding, Interpolate, Movement, MovementKind, Nms, Op, OpCall,
-    Pass, Resize, RoiAlign, Rowwise, RowwiseKind, Spatial, SpatialKind,
+    CrossEntropy, ElementwiseKind as E, Embedding, Interpolate, Nms, Op, OpCall, Pass,
+    Resize, RoiAlign, Rowwise, RowwiseKind, Spatial, SpatialKind,
 };
 use preflop_units::dtype::Dtype;
 
@@ -88,25 +88,11 @@ pub(super) fn kernels(name: &str, call: &Call<'_>, context: &Context) -> Option<
         | "var_mean" | "std" | "all" | "any" | "argmax" | "argmin" | "prod" | "logsumexp" => {
             reduction(name, call)
         }
-        "cumsum" | "cumprod" => {
-            let x = call.tensor(0)?;
-            Some(rowwise(x, call.dimension(1, x.sizes.len(), -1), RowwiseKind::CumSum, Pass::Fwd))
-        }
         "upsample_nearest2d" | "upsample_bilinear2d" | "upsample_bicubic2d" => {
             interpolate(name, call.tensor(0)?, call.output(0)?, Pass::Fwd)
         }
         "upsample_nearest2d_backward" | "upsample_bilinear2d_backward" | "upsample_bicubic2d_backward" => {
             interpolate(name, call.output(0)?, call.tensor(0)?, Pass::Bwd)
-        }
-        "index" | "index_select" | "gather" | "take" => {
-            let y = call.output(0)?;
-            let (table, rows) = (call.tensor(0)?, call.list(1));
-            if let ("index", 2, [picked]) = (name, table.sizes.len(), &rows[..]) {
-                return embedding(table.sizes, picked.elements(), Pass::Fwd, table);
-            }
-            let cols = y.sizes.last().copied().unwrap_or(1).max(1);
-            let op = Movement { kind: MovementKind::Gather, rows: y.elements() / cols, cols };
-            Some(vec![OpCall::fwd(Op::Movement(op), y.dtype)])
         }
         "torchvision::nms" => {
             let boxes = *call.tensor(0)?.sizes.first()?;

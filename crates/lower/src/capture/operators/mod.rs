@@ -5,6 +5,7 @@
 
 mod fused;
 mod layers;
+mod listed;
 mod optimizer;
 mod pointwise;
 mod products;
@@ -149,6 +150,7 @@ fn kernels(call: &Call<'_>, context: &Context) -> Vec<OpCall> {
         return Vec::new();
     }
     products::kernels(name, call, context)
+        .or_else(|| listed::kernels(name, call, context))
         .or_else(|| layers::kernels(name, call, context))
         .or_else(|| pointwise::kernels(name, in_place, call))
         .unwrap_or_else(|| vec![unmodelled(call)])

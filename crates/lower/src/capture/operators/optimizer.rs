@@ -7,7 +7,7 @@
 use super::super::document::Capture;
 use super::super::view::{Call, Tensor};
 use preflop_graph::{Phase, Step};
-use preflop_ops::{Op, OpCall, Optimizer, OptimizerKind};
+use preflop_ops::{Listed, ListedKind, Op, OpCall, Optimizer, OptimizerKind};
 use preflop_units::dtype::Dtype;
 use std::collections::HashMap;
 
@@ -43,7 +43,10 @@ pub(super) fn plan(capture: &Capture) -> HashMap<usize, Vec<OpCall>> {
                 plan.insert(i, step(OptimizerKind::AdamFused, &call.list(0)));
             }
             "_fused_sgd" => {
-                plan.insert(i, step(OptimizerKind::SgdForeach, &call.list(0)));
+                let list = call.list(0);
+                let n = list.iter().map(Tensor::elements).sum();
+                let op = Listed::new(ListedKind::SgdFused, &[n, list.len() as u64]);
+                plan.insert(i, vec![OpCall::fwd(Op::Listed(op), Dtype::Fp32)]);
             }
             _ if stem == "addcdiv" => {
                 let tensors = if list { call.list(0) } else { call.tensor(0).into_iter().collect() };

@@ -1,0 +1,197 @@
+//! The operators of the table: constants on two thirds of the measured rows, errors on the third that no fit sees.
+//!
+//! A row is held back by a hash of its text, so the third is the same in every run. `preflop-fit operators` fits and prints
+//! the errors of every operator of the file on its held-back rows; with `write` it writes `data/fitted/operators.toml`.
+
+use crate::data::{Measured, operators as read};
+use crate::score::{Score, score};
+use crate::sets::Sets;
+use anyhow::{Context as _, Result};
+use preflop_core::gpu::Gpu;
+use preflop_core::kernels::listed::{TERMS, class, counts, form, terms};
+use preflop_core::ops::{Op, OpCall};
+use preflop_core::time::TimeModel;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::hash::{BuildHasher as _, BuildHasherDefault};
+
+const FILE: &str = "data/fitted/operators.toml";
+/// Largest constants: more passes, clocks or launches than any kernel makes come from rows that do not tell terms apart.
+const LARGEST: [f64; TERMS] = [30.0, 10.0, 60.0, 1e4, 1e5, 1e5, 1e5];
+/// Classes with fewer rows to fit on have none of their own.
+const FEWEST: usize = 4;
+
+/// A fitted class.
+struct Class {
+    constants: [f64; TERMS],
+    rows: usize,
+    spread: [f64; 2],
+}
+
+/// FNV-1a, so that the held-back rows are the same on every machine.
+#[derive(Default)]
+struct Fnv(u64);
+
+impl std::hash::Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+/// Is a call only for judging?
+fn held(call: &OpCall) -> bool {
+    let hash = BuildHasherDefault::<Fnv>::default().hash_one(format!("{call:?}"));
+    // The low bits of a product are poor: the high ones decide.
+    (hash >> 32).is_multiple_of(3)
+}
+
+/// Constants that are not negative, with the least sum of |log| errors: least squares of relative errors, weighed anew by the last ones.
+fn fitted(rows: &[([f64; TERMS], f64)]) -> [f64; TERMS] {
+    const ROUNDS: usize = 25;
+    const SWEEPS: usize = 300;
+    /// Errors below this count alike.
+    const FINE: f64 = 0.03;
+    let mut scale = [0.0f64; TERMS];
+    for (terms, seconds) in rows {
+        for (s, t) in scale.iter_mut().zip(terms) {
+            *s = s.max(t / seconds);
+        }
+    }
+    let scaled: Vec<[f64; TERMS]> = rows
+        .iter()
+        .map(|(terms, seconds)| {
+            std::array::from_fn(|j| if scale[j] > 0.0 { terms[j] / seconds / scale[j] } else { 0.0 })
+        })
+        .collect();
+    let mut weights = vec![1.0; rows.len()];
+    let mut constants = [0.0; TERMS];
+    for _ in 0..ROUNDS {
+        let (mut square, mut mixed) = ([[0.0; TERMS]; TERMS], [0.0; TERMS]);
+        for (x, w) in scaled.iter().zip(&weights) {
+            for i in 0..TERMS {
+                mixed[i] += w * x[i];
+                for j in 0..TERMS {
+                    square[i][j] += w * x[i] * x[j];
+                }
+            }
+        }
+        for _ in 0..SWEEPS {
+            for j in 0..TERMS {
+                if square[j][j] > 0.0 {
+                    let rest: f64 = (0..TERMS).map(|i| square[j][i] * constants[i]).sum();
+                    let most = LARGEST[j] * scale[j];
+                    constants[j] = (constants[j] + (mixed[j] - rest) / square[j][j]).clamp(0.0, most);
+                }
+            }
+        }
+        for (x, w) in scaled.iter().zip(&mut weights) {
+            let ratio = form(&constants, x).max(1e-3);
+            *w = 1.0 / ratio.ln().abs().max(FINE) / ratio.max(1.0);
+        }
+    }
+    std::array::from_fn(|j| if scale[j] > 0.0 { constants[j] / scale[j] } else { 0.0 })
+}
+
+/// 5 and 95 % of ln(measured/predicted), half as wide again: these rows were fitted on.
+fn spread(rows: &[([f64; TERMS], f64)], constants: &[f64; TERMS]) -> [f64; 2] {
+    const WIDER: f64 = 1.5;
+    let mut logs: Vec<f64> = rows.iter().map(|(t, s)| (s / form(constants, t)).ln()).collect();
+    logs.sort_by(f64::total_cmp);
+    let at = |share: f64| logs[((logs.len() - 1) as f64 * share).round() as usize];
+    [(WIDER * at(0.05)).min(-0.1), (WIDER * at(0.95)).max(0.1)]
+}
+
+fn classes(rows: &[Measured], gpu: &Gpu) -> BTreeMap<String, Class> {
+    let mut groups: BTreeMap<String, Vec<([f64; TERMS], f64)>> = BTreeMap::new();
+    for m in rows.iter().filter(|m| !held(&m.call)) {
+        if let Op::Listed(o) = &m.call.op {
+            let row = (terms(&counts(o, &m.call), gpu), m.us * 1e-6);
+            groups.entry(class(o, &m.call)).or_default().push(row);
+        }
+    }
+    groups.retain(|_, rows| rows.len() >= FEWEST);
+    groups
+        .into_iter()
+        .map(|(key, rows)| {
+            let constants = fitted(&rows);
+            (key, Class { constants, rows: rows.len(), spread: spread(&rows, &constants) })
+        })
+        .collect()
+}
+
+/// Fits, prints what the held-back rows say, and writes the file where that is asked for.
+pub fn report(sets: &Sets, write: bool) -> Result<()> {
+    let rows = read(sets, "operators")?;
+    let gpu = &sets.gpus[sets.own_gpu()?];
+    let classes = classes(&rows, gpu);
+    if write {
+        std::fs::write(FILE, text(&classes)).with_context(|| format!("cannot write {FILE}"))?;
+        println!("wrote {FILE}; build again to judge it");
+        return Ok(());
+    }
+    let model = TimeModel::embedded();
+    let mut by_name: BTreeMap<String, Vec<(&Measured, f64, bool)>> = BTreeMap::new();
+    for m in &rows {
+        let name = format!("{} {}", m.call.name(), m.call.pass.name());
+        let one = model.predict(&m.call, gpu);
+        let inside = (one.low.us()..=one.high.us()).contains(&m.us);
+        by_name.entry(name).or_default().push((m, one.time.us(), inside));
+    }
+    let mut all: [Vec<(f64, f64)>; 2] = Default::default();
+    println!("| operator | rows | held back | error on these, mean / median | bias | in the interval | measured us |");
+    println!("|---|---|---|---|---|---|---|");
+    for (name, rows) in &by_name {
+        let judged: Vec<_> = rows.iter().filter(|(m, ..)| held(&m.call)).collect();
+        let pairs = || judged.iter().map(|(m, us, _)| (*us, m.us));
+        let Score { n, mean, median, bias } = score(pairs());
+        let inside = judged.iter().filter(|r| r.2).count() as f64 / n.max(1) as f64;
+        let times = rows.iter().map(|(m, ..)| m.us);
+        let (least, most) = times.fold((f64::MAX, 0.0f64), |(a, b), us| (a.min(us), b.max(us)));
+        println!(
+            "| {name} | {} | {n} | {mean:.0} / {median:.0} % | {bias:+.0} % | {:.0} % | {least:.1} to {most:.0} |",
+            rows.len(),
+            100.0 * inside
+        );
+        let listed = rows.iter().any(|(m, ..)| matches!(m.call.op, Op::Listed(_)));
+        all[usize::from(!listed)].extend(pairs());
+    }
+    let [listed, others] = all;
+    println!("\noperators of the table, held back: {}", score(listed));
+    println!("operators that other rows fitted:  {}", score(others));
+    Ok(())
+}
+
+fn text(classes: &BTreeMap<String, Class>) -> String {
+    let mut out = String::from(
+        "# Constants of the operators of the table, by operator/pass/way/bytes of an element; crates/kernels/src/listed.rs has the form.\n\
+         # Made by `preflop-fit operators write` from two thirds of data/measured/h200/operators.csv.gz (2026-11-16, one H200, torch 2.11.0).\n\
+         # `preflop-fit operators` prints the errors on the third that was held back; docs/accuracy.md has them.\n\n",
+    );
+    for (key, c) in classes {
+        let constants: Vec<String> = c.constants.iter().map(|x| format!("{}", significant(*x))).collect();
+        let [low, high] = c.spread.map(significant);
+        let _ = writeln!(
+            out,
+            "[class.\"{key}\"]\nconstants = [{}]\nspread = [{low}, {high}]\nrows = {}\n",
+            constants.join(", "),
+            c.rows
+        );
+    }
+    out.truncate(out.trim_end().len());
+    out + "\n"
+}
+
+/// Four significant digits.
+fn significant(x: f64) -> String {
+    if x.abs() < 1e-9 {
+        return "0.0".to_owned();
+    }
+    let digits = usize::try_from((3 - x.abs().log10().floor() as i32).clamp(1, 12)).unwrap_or(1);
+    format!("{x:.digits$}")
+}

@@ -1,0 +1,301 @@
+//! Operators of one table: sorting, scans, picking and adding by index, transforms, sampling, losses, solvers.
+//!
+//! Each has a name, the keys of its sizes, and what it reads, writes and computes, all of it here. What its kernels do with that
+//! is in `preflop-kernels::listed`, what they were measured to cost in `data/fitted/operators.toml`.
+
+use super::{Pass, Traffic};
+use preflop_units::{Bytes, Flops};
+use serde::{Deserialize, Serialize};
+
+macro_rules! listed {
+    ($($kind:ident, $name:literal, [$($key:literal),+], $backward:literal, $says:literal;)*) => {
+        /// Which operator.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum ListedKind {
+            $(#[doc = $says] $kind,)*
+        }
+
+        impl ListedKind {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
+
+            /// The name used in operator files.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+
+            /// The operator of that name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name { $($name => Some(Self::$kind),)* _ => None }
+            }
+
+            /// The keys of its sizes, in the order of [`Listed::sizes`].
+            pub fn keys(self) -> &'static [&'static str] {
+                match self { $(Self::$kind => &[$($key),+],)* }
+            }
+
+            /// Has it a backward of its own?
+            pub fn has_backward(self) -> bool {
+                match self { $(Self::$kind => $backward,)* }
+            }
+        }
+    };
+}
+
+listed! {
+    Sort, "sort", ["rows", "cols"], false, "Rows sorted, with the places that values came from.";
+    TopK, "topk", ["rows", "cols", "k"], false, "The largest values of each row.";
+    KthValue, "kthvalue", ["rows", "cols"], false, "The value of each row that has so many below it: medians.";
+    CumSum, "cumsum", ["rows", "cols", "width"], false, "Running sums of `cols` values that lie `width` apart.";
+    CumMax, "cummax", ["rows", "cols"], false, "Running maxima with their places, or running log-sums.";
+    SumInner, "sum_inner", ["rows", "cols", "width"], false, "Sums of `cols` values that lie `width` apart.";
+    MaxInner, "max_inner", ["rows", "cols", "width"], false, "Maxima of such values with their places, or the places alone.";
+    SoftmaxInner, "softmax_inner", ["rows", "cols", "width"], true, "Softmax over such values.";
+    LogSoftmaxInner, "log_softmax_inner", ["rows", "cols", "width"], true, "Log-softmax over such values.";
+    MaxRows, "max_rows", ["rows", "cols"], false, "Maxima of rows with their places.";
+    LogSumExp, "logsumexp", ["rows", "cols"], false, "Logarithm of the sum of exponentials of rows.";
+    VarMean, "var_mean", ["rows", "cols"], false, "Variance and mean of rows.";
+    ScatterAdd, "scatter_add", ["v", "d", "n"], false, "`n` rows of `d` added one element at a time to a table of `v`.";
+    IndexAdd, "index_add", ["v", "d", "n"], false, "Whole rows added to a table.";
+    Scatter, "scatter", ["v", "d", "n"], false, "Elements written into a table.";
+    IndexPut, "index_put", ["v", "d", "n"], false, "Rows written into a table.";
+    IndexPutAdd, "index_put_add", ["v", "d", "n"], false, "Rows added to a table after sorting their places: gradients of indexing.";
+    IndexSelect, "index_select", ["v", "d", "n"], false, "Rows picked from a table.";
+    GatherDim, "gather_dim", ["v", "d", "n"], false, "Elements picked from a table, one index each.";
+    GatherRows, "gather_rows", ["rows", "cols", "k"], false, "`k` elements picked from each row.";
+    EmbeddingBag, "embedding_bag", ["v", "d", "n", "k"], true, "`n` bags, each the sum of `k` rows of a table.";
+    NonZero, "nonzero", ["n"], false, "Places of the flags that are set.";
+    MaskedSelect, "masked_select", ["n"], false, "Values whose flag is set.";
+    Unique, "unique", ["n"], false, "Distinct values.";
+    BinCount, "bincount", ["n", "v"], false, "How often each of `v` numbers occurs.";
+    SearchSorted, "searchsorted", ["n", "v"], false, "Where `n` values belong among `v` sorted ones.";
+    RandPerm, "randperm", ["n"], false, "A random order.";
+    Multinomial, "multinomial", ["rows", "cols"], false, "One draw from the weights of each row.";
+    FftC2c, "fft_c2c", ["rows", "n"], false, "Fourier transforms of complex rows.";
+    FftR2c, "fft_r2c", ["rows", "n"], false, "Fourier transforms of real rows.";
+    FftC2r, "fft_c2r", ["rows", "n"], false, "Inverse transforms to real rows.";
+    Fft2C2c, "fft2_c2c", ["rows", "h", "w"], false, "Fourier transforms of complex planes.";
+    Fft2R2c, "fft2_r2c", ["rows", "h", "w"], false, "Fourier transforms of real planes.";
+    GridSample, "grid_sample", ["b", "c", "area", "n"], true, "`n` places of each map sampled from its `area`, bilinear.";
+    GridSampleNearest, "grid_sample_nearest", ["b", "c", "area", "n"], true, "The same from the nearest place.";
+    Resize3d, "interpolate3d", ["rows", "area", "n"], true, "Volumes resized from `area` to `n` places, trilinear.";
+    Resize3dNearest, "interpolate3d_nearest", ["rows", "area", "n"], true, "The same from the nearest place.";
+    Unfold, "unfold", ["b", "c", "area", "k", "n"], false, "Windows of `k` places at `n` positions of each map copied out, image by image.";
+    Fold, "fold", ["b", "c", "area", "k", "n"], false, "Windows added back into maps.";
+    ReflectionPad, "reflection_pad", ["rows", "area", "n"], true, "Maps of `area` grown to `n` places by reflection.";
+    MaxPool3d, "maxpool3d", ["rows", "area", "k", "n"], true, "Maxima over windows of volumes, with their places.";
+    AvgPool3d, "avgpool3d", ["rows", "area", "k", "n"], true, "Means over windows of volumes.";
+    PRelu, "prelu", ["b", "c", "area"], true, "A rectifier with a learned slope by channel.";
+    CrossEntropy2d, "cross_entropy2d", ["b", "v", "area"], true, "Cross-entropy at every place of a map.";
+    CtcLoss, "ctc_loss", ["b", "s", "v", "l"], true, "Alignment loss of `s` steps with targets of `l`.";
+    CDist, "cdist", ["b", "m", "n", "d"], false, "Distances of all pairs of points.";
+    WeightNorm, "weight_norm", ["rows", "cols"], true, "Rows of a weight scaled to a length.";
+    LstmCell, "lstm_cell", ["b", "hidden"], true, "Gates of one LSTM step, without its products.";
+    GruCell, "gru_cell", ["b", "hidden"], true, "Gates of one GRU step, without its products.";
+    Cholesky, "cholesky", ["rows", "n"], false, "Cholesky factors of matrices.";
+    Solve, "solve", ["rows", "n", "k"], false, "Linear systems with `k` right-hand sides.";
+    Inverse, "inv", ["rows", "n"], false, "Inverse matrices.";
+    Qr, "qr", ["rows", "n"], false, "QR factors.";
+    Eigh, "eigh", ["rows", "n"], false, "Eigenvalues and vectors of symmetric matrices.";
+    Svd, "svd", ["rows", "n"], false, "Singular values and vectors.";
+    SolveTriangular, "solve_triangular", ["rows", "n", "k"], false, "Triangular systems.";
+    SgdFused, "sgd_fused", ["n", "parts"], false, "SGD with momentum in one kernel over `parts` tensors of `n` elements in all.";
+    RmspropForeach, "rmsprop_foreach", ["n", "parts"], false, "RMSprop over lists of tensors.";
+    AdagradForeach, "adagrad_foreach", ["n", "parts"], false, "Adagrad over lists of tensors.";
+    AmsgradForeach, "amsgrad_foreach", ["n", "parts"], false, "Adam with running maxima over lists of tensors.";
+    ForeachMul, "foreach_mul", ["n", "parts"], false, "Many tensors scaled in place.";
+    ForeachNorm, "foreach_norm", ["n", "parts"], false, "Lengths of many tensors: clipping of gradients.";
+}
+
+/// Sizes that one operator has at most.
+pub const SIZES: usize = 5;
+
+/// An operator of the table with its sizes, in the order of its keys; 1 beyond them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Listed {
+    /// Which operator.
+    pub kind: ListedKind,
+    /// Its sizes.
+    pub sizes: [u64; SIZES],
+}
+
+/// Bytes of an index.
+const INDEX: f64 = 8.0;
+
+impl Listed {
+    /// An operator with these sizes.
+    pub fn new(kind: ListedKind, sizes: &[u64]) -> Self {
+        let mut all = [1; SIZES];
+        for (to, from) in all.iter_mut().zip(sizes) {
+            *to = (*from).max(1);
+        }
+        Self { kind, sizes: all }
+    }
+
+    /// The sizes as numbers.
+    pub fn numbers(&self) -> [f64; SIZES] {
+        self.sizes.map(|n| n as f64)
+    }
+
+    /// Floating-point operations of its definition: one a value and pass, five for each stage of a transform, the textbook's count for solvers.
+    pub fn flops(&self, pass: Pass) -> Flops {
+        use ListedKind as K;
+        let [a, b, c, d, f] = self.numbers();
+        let forward = match self.kind {
+            // Orders, copies and look-ups compute nothing.
+            K::Sort
+            | K::TopK
+            | K::KthValue
+            | K::Unique
+            | K::NonZero
+            | K::MaskedSelect
+            | K::RandPerm
+            | K::Scatter
+            | K::IndexPut
+            | K::IndexSelect
+            | K::GatherDim
+            | K::GatherRows
+            | K::Unfold
+            | K::ReflectionPad
+            | K::SearchSorted
+            | K::BinCount
+            | K::GridSampleNearest
+            | K::Resize3dNearest => 0.0,
+            K::CumSum | K::SumInner | K::MaxInner | K::PRelu => a * b * c,
+            K::CumMax | K::MaxRows | K::Multinomial => a * b,
+            K::SoftmaxInner | K::LogSoftmaxInner | K::CrossEntropy2d => 5.0 * a * b * c,
+            K::VarMean | K::WeightNorm | K::LogSumExp => 4.0 * a * b,
+            K::ScatterAdd | K::IndexAdd | K::IndexPutAdd => b * c,
+            K::EmbeddingBag => b * c * d,
+            K::FftC2c => 5.0 * a * b * b.max(2.0).log2(),
+            K::FftR2c | K::FftC2r => 2.5 * a * b * b.max(2.0).log2(),
+            K::Fft2C2c => 5.0 * a * b * c * (b * c).max(2.0).log2(),
+            K::Fft2R2c => 2.5 * a * b * c * (b * c).max(2.0).log2(),
+            K::GridSample => 8.0 * a * b * d,
+            K::Resize3d => 16.0 * a * c,
+            K::Fold => a * b * d * f,
+            K::MaxPool3d | K::AvgPool3d => a * c * d,
+            K::CtcLoss => 6.0 * a * b * (2.0 * d + 1.0),
+            K::CDist => 3.0 * a * b * c * d,
+            K::LstmCell => 30.0 * a * b,
+            K::GruCell => 25.0 * a * b,
+            K::Cholesky => a * b * b * b / 3.0,
+            K::Solve => a * (2.0 / 3.0 * b * b * b + 2.0 * b * b * c),
+            K::Inverse => 2.0 * a * b * b * b,
+            K::Qr => 8.0 / 3.0 * a * b * b * b,
+            K::Eigh => 9.0 * a * b * b * b,
+            K::Svd => 21.0 * a * b * b * b,
+            K::SolveTriangular => a * b * b * c,
+            K::ForeachMul => a,
+            K::ForeachNorm => 2.0 * a,
+            K::SgdFused => 4.0 * a,
+            K::RmspropForeach | K::AdagradForeach => 7.0 * a,
+            K::AmsgradForeach => 13.0 * a,
+        };
+        Flops(if pass == Pass::Fwd { forward } else { 1.5 * forward })
+    }
+
+    /// Every input read once, every result written once. Picked elements count, not the table that they are picked from.
+    pub fn traffic(&self, pass: Pass, e: f64) -> Traffic {
+        use ListedKind as K;
+        let [a, b, c, d, f] = self.numbers();
+        let backward = pass != Pass::Fwd;
+        let passes = if backward { 2.0 } else { 1.0 };
+        let (read, written) = match self.kind {
+            K::Sort | K::CumMax => (a * b * e, a * b * (e + INDEX)),
+            K::TopK => (a * b * e, a * c * (e + INDEX)),
+            K::KthValue | K::MaxRows => (a * b * e, a * (e + INDEX)),
+            K::VarMean | K::LogSumExp => (a * b * e, 2.0 * a * e),
+            K::Multinomial => (a * b * e, a * INDEX),
+            K::CumSum => (a * b * c * e, a * b * c * e),
+            K::SumInner => (a * b * c * e, a * c * e),
+            K::MaxInner => (a * b * c * e, a * c * (e + INDEX)),
+            K::SoftmaxInner | K::LogSoftmaxInner => (passes * a * b * c * e, a * b * c * e),
+            K::PRelu => (passes * a * b * c * e, passes * a * b * c * e),
+            K::CrossEntropy2d => (passes * a * b * c * e + a * c * INDEX, passes * a * b * c * e),
+            // Rows of the table that are touched are read and written with what is added.
+            K::ScatterAdd | K::IndexAdd | K::IndexPutAdd => {
+                let touched = c.min(a) * b * e;
+                (c * b * e + touched + c * INDEX, touched)
+            }
+            K::Scatter | K::IndexPut => (c * b * e + c * INDEX, c.min(a) * b * e),
+            K::IndexSelect | K::GatherDim => (c.min(a) * b * e + c * INDEX, c * b * e),
+            K::GatherRows => (a * c * (e + INDEX), a * c * e),
+            K::EmbeddingBag if backward => (c * b * e + c * d * INDEX, a * b * e),
+            K::EmbeddingBag => ((c * d).min(a) * b * e + c * d * INDEX, c * b * e),
+            K::NonZero => (a, 0.5 * a * INDEX),
+            K::MaskedSelect => (a * (1.0 + e), 0.5 * a * e),
+            K::Unique => (a * e, a * e),
+            K::BinCount => (a * INDEX, b * INDEX),
+            K::SearchSorted => (a * e + b * e, a * INDEX),
+            K::RandPerm => (0.0, a * INDEX),
+            K::FftC2c => (2.0 * a * b * e, 2.0 * a * b * e),
+            K::FftR2c | K::FftC2r => (a * b * e, a * b * e),
+            K::Fft2C2c => (2.0 * a * b * c * e, 2.0 * a * b * c * e),
+            K::Fft2R2c => (a * b * c * e, a * b * c * e),
+            K::GridSample | K::GridSampleNearest => {
+                let (maps, results, grid) = (a * b * c * e, a * b * d * e, 2.0 * a * d * e);
+                if backward { (maps + results + grid, maps + grid) } else { (maps.min(4.0 * results) + grid, results) }
+            }
+            K::Resize3d | K::Resize3dNearest | K::ReflectionPad => {
+                if backward { (a * c * e, a * b * e) } else { (a * b * e, a * c * e) }
+            }
+            K::Unfold => (a * b * c * e, a * b * d * f * e),
+            K::Fold => (a * b * d * f * e, a * b * c * e),
+            K::MaxPool3d | K::AvgPool3d => {
+                let results = a * d * if self.kind == K::MaxPool3d { e + INDEX } else { e };
+                if backward { (results, a * b * e) } else { (a * b * e, results) }
+            }
+            K::CtcLoss => {
+                let (scores, paths) = (a * b * c * e, a * b * (2.0 * d + 1.0) * e);
+                if backward { (scores + paths, scores + paths) } else { (scores.min(paths), paths) }
+            }
+            K::CDist => (a * (b + c) * d * e, a * b * c * e),
+            K::WeightNorm => (passes * a * b * e, a * b * e),
+            K::LstmCell => (9.0 * a * b * e, 5.0 * a * b * e),
+            K::GruCell => (7.0 * a * b * e, 6.0 * a * b * e),
+            K::Cholesky | K::Inverse => (a * b * b * e, a * b * b * e),
+            K::Qr | K::Eigh | K::Svd => (a * b * b * e, 2.0 * a * b * b * e),
+            K::Solve | K::SolveTriangular => (a * b * (b + c) * e, a * b * c * e),
+            // Optimizers work in fp32.
+            K::ForeachMul => (4.0 * a, 4.0 * a),
+            K::ForeachNorm => (4.0 * a, 4.0 * b),
+            K::SgdFused | K::RmspropForeach | K::AdagradForeach => (12.0 * a, 8.0 * a),
+            K::AmsgradForeach => (20.0 * a, 16.0 * a),
+        };
+        Traffic { read: Bytes(read), written: Bytes(written) }
+    }
+
+    /// The sizes as people write them.
+    pub fn describe(&self) -> String {
+        let sizes = self.kind.keys().iter().zip(self.sizes);
+        sizes.map(|(key, size)| format!("{key} {size}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hand_computed() {
+        // 10 rows of 100 fp32 values sorted: 4000 B read, 4000 B of values and 8000 B of places written
+        let sort = Listed::new(ListedKind::Sort, &[10, 100]);
+        assert_eq!(sort.traffic(Pass::Fwd, 4.0).total().0, 16_000.0);
+        // 8 rows of 1024 values: 2.5 * 8 * 1024 * 10
+        assert_eq!(Listed::new(ListedKind::FftR2c, &[8, 1024]).flops(Pass::Fwd).0, 204_800.0);
+    }
+
+    #[test]
+    fn every_kind_moves_bytes_and_grows() {
+        for &kind in ListedKind::ALL {
+            assert!(kind.keys().len() <= SIZES, "{}", kind.name());
+            for pass in [Pass::Fwd, Pass::Bwd] {
+                let small = Listed::new(kind, &[4; SIZES]).traffic(pass, 4.0).total().0;
+                let large = Listed::new(kind, &[8; SIZES]).traffic(pass, 4.0).total().0;
+                assert!(small > 0.0 && large > small, "{}", kind.name());
+            }
+        }
+    }
+}

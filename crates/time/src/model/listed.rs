@@ -1,0 +1,104 @@
+//! Times of listed operators: their form with the constants of its class, as measured.
+
+use super::draft::{Draft, Sketch, Then};
+use super::{LogInterval, TimeModel};
+use crate::evidence::{Evidence, Library};
+use crate::operator::Bound;
+use preflop_gpu::Gpu;
+use preflop_kernels::listed::{GENERIC, TERMS, class, counts, form, terms};
+use preflop_kernels::traffic;
+use preflop_learned::trees::MAX_FEATURES;
+use preflop_ops::{Listed, OpCall};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+const FILE: &str = include_str!("../../../../data/fitted/operators.toml");
+/// What we say of a class that nobody measured.
+const UNMEASURED: LogInterval = LogInterval { low: -1.1, high: 1.6 };
+
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+struct Class {
+    constants: [f64; TERMS],
+    spread: [f64; 2],
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct File {
+    class: BTreeMap<String, Class>,
+}
+
+/// The fitted classes. Read when the first listed operator is met: most networks have none.
+fn fitted() -> &'static BTreeMap<String, Class> {
+    static READ: OnceLock<BTreeMap<String, Class>> = OnceLock::new();
+    READ.get_or_init(|| toml::from_str::<File>(FILE).unwrap_or_default().class)
+}
+
+/// Constants and interval of a class; of the same way at another width of elements, or of another way of the operator, where it was not measured.
+fn constants(key: &str) -> ([f64; TERMS], LogInterval) {
+    let all = fitted();
+    let interval = |c: &Class| LogInterval { low: c.spread[0], high: c.spread[1] };
+    if let Some(own) = all.get(key) {
+        return (own.constants, interval(own));
+    }
+    let way = key.rfind('/').map_or(key, |at| &key[..=at]);
+    let operator: String = key.split_inclusive('/').take(2).collect();
+    let near = [way, operator.as_str()].into_iter().find_map(|start| {
+        all.range(start.to_owned()..).take_while(|(k, _)| k.starts_with(start)).map(|(_, c)| c).next()
+    });
+    near.map_or((GENERIC, UNMEASURED), |c| {
+        let own = interval(c);
+        (c.constants, LogInterval { low: own.low.min(-0.5), high: own.high.max(0.7) })
+    })
+}
+
+impl TimeModel {
+    pub(super) fn listed<'a>(&'a self, o: &Listed, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
+        let (constants, own) = constants(&class(o, call));
+        let counts = counts(o, call);
+        let here = terms(&counts, gpu);
+        let part = |i: usize| constants[i] * here[i];
+        let Evidence { reference, nearness } = self.references.nearest(Library::Own, None, gpu);
+        let parts = [
+            (part(0) + part(4) + part(5), Bound::Latency),
+            (part(1), Bound::Dram),
+            (part(2), Bound::L2),
+            (part(3) + part(6), Bound::Compute),
+        ];
+        let largest = parts.into_iter().fold((0.0, Bound::Latency), |a, b| if b.0 > a.0 { b } else { a });
+        let draft = Draft {
+            reference: form(&constants, &here),
+            at: form(&constants, &terms(&counts, reference)),
+            correction: 0.0,
+            interval: self.on(own, call.family().name(), nearness),
+            bound: largest.1,
+            levels: traffic::streaming(call.traffic(), gpu),
+            launches: counts.launches.round().max(1.0),
+        };
+        Sketch { draft, forest: None, x: [0.0; MAX_FEATURES], then: Then::trusted(0.0, 1.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use preflop_gpu::catalog;
+    use preflop_ops::{ListedKind, row};
+
+    #[test]
+    fn every_operator_of_the_table_was_measured() {
+        for kind in ListedKind::ALL {
+            let start = format!("{}/fwd/", kind.name());
+            assert!(fitted().keys().any(|k| k.starts_with(&start)), "{start}");
+        }
+    }
+
+    #[test]
+    fn a_singular_value_decomposition_is_no_copy() {
+        let (model, gpu) = (TimeModel::embedded(), catalog::find("h200").unwrap());
+        let call = row::parse("svd", "fwd", "fp32", r#"{"rows":1,"n":384}"#).unwrap();
+        // Measured: 11.0 ms of kernels; its bytes alone would take 2 us.
+        let one = model.predict(&call, &gpu);
+        assert!(one.time.ms() > 3.0 && one.low.ms() < 11.0 && one.high.ms() > 11.0, "{one:?}");
+    }
+}
