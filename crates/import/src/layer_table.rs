@@ -38,12 +38,23 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Listed>, String> {
             let index = headers.iter().position(|h| h == column)?;
             record.get(index).filter(|text| !text.is_empty())
         };
-        listed.push(row(&cell).map_err(|problem| format!(", line {line}: {problem}"))?);
+        listed.push(row(&cell).map_err(|problem| format!(", line {line}: {}", one_line(&problem)))?);
     }
     if listed.is_empty() {
         return Err(": there is no layer in it".to_string());
     }
     Ok(listed)
+}
+
+/// What is wrong with a row, which may quote cells of many lines.
+fn one_line(problem: &str) -> String {
+    const LONGEST: usize = 200;
+    let mut line: String =
+        problem.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if problem.chars().nth(LONGEST).is_some() {
+        line.push_str("...");
+    }
+    line
 }
 
 fn row<'a>(cell: &impl Fn(&str) -> Option<&'a str>) -> Result<Listed, String> {
@@ -87,4 +98,18 @@ pub fn tile(text: &str) -> Result<Tile, String> {
     let size = text.split_once('x').and_then(|(m, n)| Some((m.trim().parse().ok()?, n.trim().parse().ok()?)));
     let (m, n) = size.ok_or_else(|| format!("tile `{text}` is not HEIGHTxWIDTH, such as 128x64"))?;
     Tile::of_size(m, n).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_of_several_lines_is_told_on_one() {
+        let table = "name,b,ci,h,w,co,r,s,stride,pad\nconv1,4,3,\"24,\n22\u{7}4\",64,7,7,2,3,1\n";
+        let said = read(table.as_bytes()).unwrap_err();
+        assert!(said.contains("`h` is `24, 22 4`, not a whole number"), "{said}");
+        let long = table.replace("24,", &"9".repeat(10_000));
+        assert!(read(long.as_bytes()).unwrap_err().len() < 300);
+    }
 }
