@@ -11,6 +11,8 @@
     graph.compare(["v100", "a100"])        # several GPUs
     graph.memory()                         # peak memory and its parts
     graph.save("step.json")                # read by `preflop predict step.json`
+
+    preflop.predict_table(table, gpu="h200")  # millions of operators or jobs, Arrow in, Arrow out
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from ._core import VERSION as __version__
 from ._errors import CaptureError, PreflopError
 from ._graph import Graph
 from ._results import Assumption, Comparison, Memory, Offer, Operator, Prediction, Roofline, RooflineRow, Target, Transfer, Unmodelled
+from ._table import predict_table
 from ._transfer import transfer
 
 __all__ = [
@@ -43,6 +46,7 @@ __all__ = [
     "assume",
     "capture",
     "predict",
+    "predict_table",
     "record",
     "trace",
     "transfer",

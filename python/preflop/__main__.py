@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -12,6 +13,8 @@ def main() -> int:
     """Runs the program with the arguments of this process."""
     # The program is not Python: let Ctrl-C and closed pipes end it as they end any other.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # What the program starts of Python is this one (`sweep --engine ray`).
+    os.environ.setdefault("PREFLOP_PYTHON", sys.executable)
     return _core.run(sys.argv[1:])
 
 

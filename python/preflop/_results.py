@@ -11,6 +11,7 @@ from . import _charts
 from ._tables import digits, html_table, text_table, to_pandas
 
 if TYPE_CHECKING:
+    from . import _answers
     import pandas
 
 
@@ -131,7 +132,7 @@ class Prediction:
         values["assumptions"] = assumptions
         return cls(_answer=answer, **values)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> _answers.Prediction:
         """The whole answer, with the names of ``preflop predict --json``."""
         return json.loads(json.dumps(self._answer))
 

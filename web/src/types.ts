@@ -4,57 +4,8 @@ export type Level = "dram" | "l2" | "l1";
 export const LEVELS: Level[] = ["dram", "l2", "l1"];
 export const LEVEL_NAMES: Record<Level, string> = { dram: "DRAM", l2: "L2", l1: "L1" };
 
-export interface Row {
-  name: string;
-  op: string;
-  family: string;
-  phase: string;
-  dtype: string;
-  count: number;
-  launches: number;
-  flops: number;
-  flops_by_pipe: Record<string, number>;
-  dram_bytes: number | null;
-  l2_bytes: number | null;
-  l1_bytes: number | null;
-  time_us: number;
-  share: number;
-  compute_bound_us: number;
-  dram_bound_us: number | null;
-  l2_bound_us: number | null;
-  l1_bound_us: number | null;
-  launch_bound_us: number;
-  host_launch_bound_us: number;
-  intensity: number | null;
-  slowdown: number | null;
-  class: string;
-  binding: string;
-  above_roof: string[];
-}
-
-export interface Machine {
-  gpu: string;
-  title: string;
-  roofs: { pipe: string; flops_per_s: number }[];
-  dram_bytes_per_s: number | null;
-  l2_bytes_per_s: number | null;
-  l1_bytes_per_s: number | null;
-  device_overhead_us: number;
-  host_overhead_us: number;
-}
-
-export interface View {
-  label: string;
-  gpu: string;
-  machine: Machine;
-  rows: Row[];
-  entries: number;
-  merged: number;
-  zero_flop_launch_share: number;
-  zero_flop_time_share: number;
-  unknown_share: number;
-  sources?: string;
-}
+export type { MachineData as Machine, PageView as View, RowData as Row } from "./app/schema";
+import type { MachineData as Machine, PageView as View, RowData as Row } from "./app/schema";
 
 export interface GpuSummary {
   gpu: string;

@@ -4,8 +4,8 @@ import { browser, open, page } from "./pages.mjs";
 
 let chromium, one, sweep;
 before(async () => {
-  one = page("page.html", "roofline", "resnet50", "--gpu", "h200", "--precision", "amp");
-  sweep = page("sweep.html", "roofline", "bert-base", "--gpu", "h200,a100", "--sweep", "batch=1,2,4,8");
+  one = page("page.html", "roofline", "resnet50", "--gpu", "h200", "--precision", "amp", "--chart", "plane");
+  sweep = page("sweep.html", "roofline", "bert-base", "--gpu", "h200,a100", "--sweep", "batch=1,2,4,8", "--chart", "plane");
   chromium = await browser();
 });
 after(() => chromium.close());
@@ -27,6 +27,17 @@ test("a family can be hidden, shown and seen alone", async () => {
   assert.deepEqual(await counts(tab), [convs, rows.length]);
   await tab.click("#reset");
   assert.deepEqual(await counts(tab), [rows.length, rows.length]);
+  assert.deepEqual(wrong, []);
+});
+
+test("a page of the command roofline opens with the classic chart, at the level that was asked for", async () => {
+  const classic = page("classic.html", "roofline", "resnet50", "--gpu", "h200", "--precision", "amp", "--level", "l2");
+  const { tab, wrong } = await open(chromium, classic.url);
+  assert.equal(await tab.inputValue("#kind"), "roofline");
+  assert.equal(await tab.inputValue("#level"), "l2");
+  assert.match(await tab.textContent("#chart"), /arithmetic intensity/);
+  await tab.selectOption("#kind", "plane");
+  assert.match(await tab.textContent("#chart"), /L2 bytes/);
   assert.deepEqual(wrong, []);
 });
 

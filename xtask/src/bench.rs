@@ -48,6 +48,8 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
     println!("operator file, read to printed   {rows:12.0} /s    {:.1} x the 300,000 /s wanted", rows / 3e5);
     println!("share of a row that is prediction {:10.0} %", 100.0 * rows / rate);
 
+    print!("{}", output_of(&mut program(root, root.join("target/release/preflop-tables"), &[]))?);
+
     let load = root.join("target/release/preflop-load");
     print!("{}", output_of(&mut program(root, &load, &[&preflop.to_string_lossy()]))?);
 

@@ -10,6 +10,7 @@ mod frozen;
 mod fuzz;
 mod licences;
 mod needs;
+mod papers;
 mod python;
 mod readme;
 mod run;
@@ -25,7 +26,9 @@ const HELP: &str = "usage: cargo xtask TASK
 
   test [STEP]      format, lints, tests, docs, licences, spelling, Python and browser parts
   frozen [write]   answers of the whole program against a kept corpus (data/frozen), or the corpus anew
+  ray              tables and sweeps in Python: data frames, and a Ray cluster of three nodes on this machine
   bench            speed of start-up, predictions and operator files
+  papers [write]   every figure of docs/papers.toml as the program answers it, or docs/papers.md anew
   validate-shared  checks against the shared data folder (PREFLOP_SHARED, default ../shared)
   readme           rewrites the example in README.md with what the tool prints
   fuzz [SECONDS] [TARGET...] [--jobs N] [--executions N] [--wall SECONDS] [--programs FOLDER]
@@ -51,7 +54,10 @@ fn task() -> anyhow::Result<()> {
         ["test", only] => test::run(&root, only),
         ["frozen"] => frozen::run(&root, false),
         ["frozen", "write"] => frozen::run(&root, true),
+        ["papers"] => papers::run(&root, false),
+        ["papers", "write"] => papers::run(&root, true),
         ["bench"] => bench::run(&root),
+        ["ray"] => python::tables(&root),
         ["validate-shared"] => validate::run(&root),
         ["readme"] => readme::run(&root, true),
         ["fuzz", "nightly"] => fuzz::nightly(&root),

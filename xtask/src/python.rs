@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 /// What the tests need; a new version of it makes a new environment.
 const REQUIREMENTS: &str = "python/requirements-test.txt";
+/// What the tests of tables and sweeps need: data frames and Ray, without PyTorch.
+const TABLE_REQUIREMENTS: &str = "python/requirements-tables.txt";
 
 /// Installs the package into an environment of its own and runs its tests, without those that need shared data.
 pub fn test(root: &Path) -> anyhow::Result<()> {
@@ -16,8 +18,26 @@ pub fn test(root: &Path) -> anyhow::Result<()> {
     // Compiling needs a process in which autograd has not yet run (docs/run-options.md).
     let compiled = "python/tests/test_compile.py";
     succeed(&mut pytest(root, &python, &[compiled]))?;
-    let others = ["--ignore=python/tests/shared", "--ignore=python/tests/test_compile.py"];
-    succeed(&mut pytest(root, &python, &[&["python/tests"], &others[..]].concat()))
+    let others = [
+        "--ignore=python/tests/shared",
+        "--ignore=python/tests/tables",
+        "--ignore=python/tests/test_compile.py",
+    ];
+    succeed(&mut pytest(root, &python, &[&["python/tests"], &others[..]].concat()))?;
+    tables(root)
+}
+
+/// Tests tables and sweeps with pyarrow, polars, pandas, duckdb and a Ray cluster of three nodes on this machine.
+pub fn tables(root: &Path) -> anyhow::Result<()> {
+    let own = root.join("target/venv-tables");
+    if !works(&mut program(root, own.join("bin/python"), &["-c", "import pip"])) {
+        succeed(&mut program(root, "python3", &["-m", "venv", "--clear", "target/venv-tables"]))?;
+    }
+    let pip = own.join("bin/pip");
+    let quiet = ["install", "--quiet", "--disable-pip-version-check"];
+    succeed(&mut program(root, &pip, &[&quiet[..], &["-r", TABLE_REQUIREMENTS]].concat()))?;
+    succeed(&mut program(root, &pip, &[&quiet[..], &["."]].concat()))?;
+    succeed(&mut pytest(root, &own.join("bin/python"), &["python/tests/tables"]))
 }
 
 /// Runs the tests that need shared data.

@@ -2,7 +2,7 @@
 
 use crate::needs::{self, Needs};
 use crate::run::{cargo, program, step, succeed, works};
-use crate::{bundle, licences, python, readme, spelling};
+use crate::{bundle, licences, papers, python, readme, spelling};
 use anyhow::Context as _;
 use std::path::Path;
 
@@ -30,6 +30,7 @@ pub fn run(root: &Path, only: &str) -> anyhow::Result<()> {
     step("core for the browser", &|| wasm(root))?;
     step("tests", &|| tests(root))?;
     step("example in README.md", &|| readme::run(root, false))?;
+    step("figures of the papers", &|| papers::run(root, false))?;
     step("documentation", &|| {
         let mut doc = cargo(root, &["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
         succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))

@@ -5,13 +5,16 @@ use crate::error::ApiError;
 use preflop_core::gpu::{Assumption, Fact, Vendor, catalog};
 use preflop_core::{Dtype, Gpu};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// A GPU in a few figures.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = GpuInfo)]
 #[allow(missing_docs)]
 pub struct Listed<'a> {
     pub name: &'a str,
     pub title: &'a str,
+    #[schema(value_type = String)]
     pub vendor: Vendor,
     pub architecture: &'a str,
     pub release_year: Option<u32>,
@@ -25,7 +28,8 @@ pub struct Listed<'a> {
 }
 
 /// A GPU with all its figures.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = GpuAnswer)]
 #[allow(missing_docs)]
 pub struct Shown<'a> {
     #[serde(flatten)]

@@ -10,9 +10,11 @@ use preflop_core::schedule::Schedule as _;
 use preflop_core::time::Bound;
 use preflop_core::units::Seconds;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// One GPU. What has no price has no dollars.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Offer)]
 pub struct Row {
     gpu: String,
     title: String,
@@ -27,6 +29,7 @@ pub struct Row {
     gpu_memory_mib: f64,
     fits: bool,
     usd_per_hour: Option<f64>,
+    #[schema(value_type = Option<String>)]
     price_date: Option<Date>,
     price_source: Option<String>,
     usd_per_million_samples: Option<f64>,
@@ -34,6 +37,7 @@ pub struct Row {
     joules_per_sample: f64,
     gpu_busy_ms: f64,
     host_ms: f64,
+    #[schema(value_type = String)]
     bound: Bound,
     /// On the Pareto front of time and money.
     pareto: bool,

@@ -7,8 +7,10 @@ use preflop_core::delta::{Bottleneck, Fig6, Machine, Readings, evaluate, network
 use preflop_core::units::Seconds;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DeltaAnswer)]
 pub struct Answer {
     gpu: String,
     layers: Vec<LayerRow>,
@@ -16,14 +18,17 @@ pub struct Answer {
     bottlenecks: BTreeMap<&'static str, u64>,
 }
 
-#[derive(Debug, Serialize)]
-struct LayerRow {
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DeltaLayer)]
+pub struct LayerRow {
     name: String,
     l1_bytes: f64,
     l2_bytes: f64,
     dram_bytes: f64,
     time_ms: f64,
+    #[schema(value_type = String)]
     bottleneck: Bottleneck,
+    #[schema(value_type = String)]
     next_bottleneck: Bottleneck,
     headroom: f64,
     bounds_ms: BTreeMap<&'static str, f64>,

@@ -2,7 +2,9 @@
 
 use crate::engine::Kind;
 use crate::error::ApiError;
-use crate::question;
+use crate::types::{nullable, schemas_of_answers};
+use crate::{catalogue, compare, delta, explore, layer, predict, question, roofline};
+use preflop_core::model::zoo;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
@@ -22,7 +24,16 @@ use utoipa::OpenApi;
         question::Explore,
         question::DesignQuestion,
         question::Delta,
-        question::GpuQuestion
+        question::GpuQuestion,
+        predict::Answer,
+        layer::Answer,
+        compare::Row,
+        roofline::Answer,
+        explore::Answer,
+        delta::Answer,
+        catalogue::Listed,
+        catalogue::Shown,
+        zoo::ModelInfo
     ))
 )]
 struct Questions;
@@ -49,19 +60,41 @@ fn described(kind: Kind) -> (Option<&'static str>, &'static str) {
 
 fn example(kind: Kind) -> Value {
     match kind {
-        Kind::Predict => json!({ "model": "resnet50", "gpu": "h200", "batch": 64, "precision": "amp" }),
-        Kind::Layer => json!({ "model": "resnet50", "gpu": "h200", "name": "layer1.0.conv2" }),
+        Kind::Predict => json!({ "model": "resnet50", "gpu": "h100", "batch": 64, "precision": "amp" }),
+        Kind::Layer => json!({ "model": "resnet50", "gpu": "h100", "name": "layer1.0.conv2" }),
         Kind::Compare => json!({ "model": "gpt2", "precision": "bf16", "rank": "cost" }),
-        Kind::Roofline => json!({ "model": "resnet50", "gpus": ["h200", "a100"], "precision": "amp" }),
+        Kind::Roofline => json!({ "model": "resnet50", "gpus": ["h100", "a100"], "precision": "amp" }),
         Kind::Explore => json!({ "network": "resnet152", "base": "titan-xp",
             "designs": [{ "name": "wide", "scales": { "mac_per_sm": 4.0 } }] }),
         Kind::Delta => json!({ "network": "vgg16", "gpu": "titan-xp" }),
-        Kind::Gpu => json!({ "gpu": "h200" }),
+        Kind::Gpu => json!({ "gpu": "h100" }),
         _ => Value::Null,
     }
 }
 
-fn responses(status: &[&str]) -> Value {
+/// Schema of the answer to a question.
+fn answered(kind: Kind) -> Value {
+    let of = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
+    let list = |items: Value| json!({ "type": "array", "items": items });
+    match kind {
+        Kind::Predict => of("Prediction"),
+        Kind::Layer => of("LayerAnswer"),
+        Kind::Compare => list(of("Offer")),
+        Kind::Roofline => of("RooflineAnswer"),
+        Kind::Explore => of("ExploreAnswer"),
+        Kind::Delta => of("DeltaAnswer"),
+        Kind::Gpus => list(of("GpuInfo")),
+        Kind::Gpu => of("GpuAnswer"),
+        Kind::Models => list(of("ModelInfo")),
+        Kind::Networks => list(json!({ "type": "string" })),
+        Kind::Accuracy => json!({ "type": "object" }),
+        Kind::Version => json!({ "type": "object", "required": ["name", "version"],
+            "properties": { "name": { "type": "string" }, "version": { "type": "string" } } }),
+    }
+}
+
+/// Responses of an operation: `answer` is the schema of the one that is meant to come.
+fn responses(status: &[&str], answer: &Value) -> Value {
     let text = |code: &str| match code {
         "200" => "The answer",
         "400" => "Not JSON, or fields that the question does not have",
@@ -72,12 +105,31 @@ fn responses(status: &[&str]) -> Value {
         "422" => "A name or a value that cannot be",
         _ => "Too many requests wait already; try again",
     };
-    let content = json!({ "application/json": { "schema": {} } });
+    let problem = json!({ "type": "object", "required": ["error"], "properties": { "error": {
+        "type": "object", "required": ["kind", "message"], "properties": {
+            "kind": { "type": "string" }, "message": { "type": "string" }, "hint": { "type": "string" } } } } });
+    let content = |code: &str| {
+        let schema = if code == "200" { answer } else { &problem };
+        json!({ "application/json": { "schema": schema } })
+    };
     status
         .iter()
-        .map(|code| ((*code).to_string(), json!({ "description": text(code), "content": content })))
+        .map(|code| ((*code).to_string(), json!({ "description": text(code), "content": content(code) })))
         .collect::<Map<_, _>>()
         .into()
+}
+
+/// Adds to the required fields those that may be null.
+fn present(schema: &mut Value) {
+    for part in schema.get_mut("allOf").and_then(Value::as_array_mut).into_iter().flatten() {
+        present(part);
+    }
+    let fields = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let may_be_null: Vec<Value> =
+        fields.filter(|(_, own)| nullable(own)).map(|(name, _)| json!(name)).collect();
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.extend(may_be_null);
+    }
 }
 
 /// The OpenAPI document as JSON.
@@ -90,11 +142,11 @@ pub fn document() -> Value {
         let address = format!("/api/v1/{}", kind.name());
         let operation = match schema {
             None => json!({ "get": { "operationId": kind.name(), "summary": summary,
-                "responses": responses(&["200", "401", "429"]) } }),
+                "responses": responses(&["200", "401", "429"], &answered(kind)) } }),
             Some(schema) => json!({ "post": { "operationId": kind.name(), "summary": summary,
                 "requestBody": { "required": true, "content": { "application/json": {
                     "schema": { "$ref": format!("#/components/schemas/{schema}") }, "example": example(kind) } } },
-                "responses": responses(&["200", "400", "401", "408", "413", "415", "422", "429"]) } }),
+                "responses": responses(&["200", "400", "401", "408", "413", "415", "422", "429"], &answered(kind)) } }),
         };
         paths.insert(address, operation);
     }
@@ -105,8 +157,8 @@ pub fn document() -> Value {
             "requestBody": { "required": true, "content": { "application/json": { "schema": {
                 "type": "object", "required": ["ask"],
                 "properties": { "ask": { "type": "string", "enum": Kind::ALL.map(Kind::name) } } },
-                "example": { "ask": "predict", "model": "resnet50", "gpu": "h200" } } } },
-            "responses": responses(&["200", "401", "408", "413", "415", "429"]) } }),
+                "example": { "ask": "predict", "model": "resnet50", "gpu": "h100" } } } },
+            "responses": responses(&["200", "401", "408", "413", "415", "429"], &json!({})) } }),
     );
     let parameter = |name: &str, text: &str| json!({ "name": name, "in": "query", "required": false, "description": text, "schema": { "type": "string" } });
     paths.insert(
@@ -118,9 +170,13 @@ pub fn document() -> Value {
                 parameter("name", "file name for messages")],
             "requestBody": { "required": true, "content": { "application/octet-stream": {
                 "schema": { "type": "string", "format": "binary" } } } },
-            "responses": responses(&["200", "401", "408", "413", "422", "429"]) } }),
+            "responses": responses(&["200", "401", "408", "413", "422", "429"], &json!({ "type": "object" })) } }),
     );
     document["paths"] = Value::Object(paths);
+    // In answers what may be null is there; what may be absent is not null.
+    for name in schemas_of_answers(&document) {
+        present(&mut document["components"]["schemas"][name]);
+    }
     document
 }
 

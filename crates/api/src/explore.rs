@@ -12,8 +12,10 @@ use preflop_core::explore::{
 use preflop_core::names::did_you_mean;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use utoipa::ToSchema;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ExploreAnswer)]
 pub struct Answer {
     base: String,
     network: String,
@@ -22,8 +24,9 @@ pub struct Answer {
     designs: Vec<Row>,
 }
 
-#[derive(Debug, Serialize)]
-struct Row {
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = DesignAnswer)]
+pub struct Row {
     name: String,
     scales: Scales,
     time_ms: f64,

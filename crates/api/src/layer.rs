@@ -7,8 +7,10 @@ use preflop_core::model::Phase;
 use preflop_core::ops::shape;
 use preflop_core::time::{Bound, KernelForm};
 use serde::Serialize;
+use utoipa::ToSchema;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LayerAnswer)]
 pub struct Answer {
     name: String,
     gpu: String,
@@ -16,9 +18,10 @@ pub struct Answer {
 }
 
 /// One operator of the layer; figures are of one call.
-#[derive(Debug, Serialize)]
-struct OperatorLine {
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OperatorLine {
     op: String,
+    #[schema(value_type = String)]
     phase: Phase,
     pass: &'static str,
     dtype: &'static str,
@@ -27,6 +30,7 @@ struct OperatorLine {
     time_us: f64,
     low_us: f64,
     high_us: f64,
+    #[schema(value_type = String)]
     bound: Bound,
     flops: f64,
     l1_bytes: f64,

@@ -22,10 +22,12 @@ mod profile;
 pub mod question;
 mod roofline;
 mod schema;
+mod types;
 mod view;
 
 pub use document::document;
 pub use engine::{Engine, Kind};
 pub use error::{ApiError, error_json};
 pub use profile::ProfileOptions;
+pub use types::{python, typescript};
 pub use view::PageView;

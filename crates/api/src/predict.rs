@@ -11,12 +11,15 @@ use preflop_core::model::{Iteration, Phase, Precision, Step};
 use preflop_core::ops::{Op, shape};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
+use preflop_language::Words;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use utoipa::ToSchema;
 
 /// What was asked for.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = PredictQuestion)]
 pub struct Question {
     /// Model name.
     pub model: String,
@@ -28,8 +31,11 @@ pub struct Question {
     pub seq: Option<u64>,
     /// Number formats.
     pub precision: &'static str,
-    /// Training or inference.
+    /// Training or inference, or a step of generation.
     pub mode: &'static str,
+    /// Tokens before the new one, in decode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<u64>,
     /// How it is launched: eager, graph, compile, compile-graph.
     pub run: &'static str,
     /// What a reader of the result should know.
@@ -37,7 +43,8 @@ pub struct Question {
 }
 
 /// The answer, with the names and units that scripts rely on.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Prediction)]
 #[allow(missing_docs)]
 pub struct Answer<'a> {
     #[serde(flatten)]
@@ -55,13 +62,19 @@ pub struct Answer<'a> {
     pub fits: bool,
     /// Where it does not fit, the largest batch that does; 0 if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub largest_batch: Option<u64>,
     pub samples_per_s: f64,
+    /// Tokens a second and model FLOPs utilisation, of models that read tokens.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub words: Option<Words>,
     pub flops: f64,
     pub dram_bytes: f64,
+    #[schema(value_type = String)]
     pub bound: Bound,
     /// The 16-bit format that autocast takes on this GPU, where the run has autocast.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub autocast: Option<&'static str>,
     pub unmodelled: Vec<Unmodelled<'a>>,
     pub ops: Vec<OpLine<'a>>,
@@ -70,11 +83,12 @@ pub struct Answer<'a> {
     pub gpu_memory_mib: f64,
     pub assumptions: &'a [Assumption],
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub layers: Option<Vec<LayerLine<'a>>>,
 }
 
 /// An operator we know by name only, and how much of the GPU's time that concerns.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[allow(missing_docs)]
 pub struct Unmodelled<'a> {
     pub op: &'a str,
@@ -83,16 +97,18 @@ pub struct Unmodelled<'a> {
 }
 
 /// One operator in one place.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[allow(missing_docs)]
 pub struct OpLine<'a> {
     pub name: &'a str,
     pub op: &'a str,
+    #[schema(value_type = String)]
     pub phase: Phase,
     pub count: u64,
     /// All `count` runs together.
     pub time_us: f64,
     pub share: f64,
+    #[schema(value_type = String)]
     pub bound: Bound,
     pub pass: &'static str,
     pub dtype: &'static str,
@@ -100,13 +116,14 @@ pub struct OpLine<'a> {
 }
 
 /// One layer: all its operators, forward, backward and optimizer together.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[allow(missing_docs)]
 pub struct LayerLine<'a> {
     pub name: &'a str,
     pub time_us: f64,
     pub share: f64,
     /// What binds most of its time.
+    #[schema(value_type = String)]
     pub bound: Bound,
     pub forward_us: f64,
     pub backward_us: f64,
@@ -116,7 +133,7 @@ pub struct LayerLine<'a> {
 }
 
 /// Peak memory by part. The unit stands in every name, as in all JSON.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[allow(clippy::struct_field_names, missing_docs)]
 pub struct MemoryParts {
     pub weights_mib: f64,
@@ -124,6 +141,8 @@ pub struct MemoryParts {
     pub optimizer_mib: f64,
     pub activations_mib: f64,
     pub workspace_mib: f64,
+    /// Keys and values of a language model.
+    pub kv_cache_mib: f64,
 }
 
 type Steps<'a> = [(&'a Step, &'a OpPrediction)];
@@ -165,6 +184,7 @@ impl<'a> Answer<'a> {
             fits: reserve.fits(prudent, gpu),
             largest_batch,
             samples_per_s: iteration.samples as f64 / p.time.0,
+            words: None,
             flops: p.flops.0,
             dram_bytes: p.dram.0,
             bound: p.bound,
@@ -178,6 +198,7 @@ impl<'a> Answer<'a> {
                 optimizer_mib: m.optimizer.mib(),
                 activations_mib: m.activations.mib(),
                 workspace_mib: m.workspace.mib(),
+                kv_cache_mib: m.cache.mib(),
             },
             gpu_memory_mib: gpu.memory.mib(),
             assumptions: &gpu.assumptions,
@@ -201,6 +222,7 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
         seq: job.seq,
         precision: asked.run.precision.name(),
         mode: asked.run.mode.name(),
+        context: None,
         run: "eager",
         notes: Vec::new(),
     };

@@ -7,8 +7,10 @@ use crate::view::PageView;
 use preflop_core::roofline::{By, Machine, MachineData, Rows, entries_of_iteration};
 use preflop_core::schedule::Schedule as _;
 use serde::Serialize;
+use utoipa::ToSchema;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RooflineAnswer)]
 pub struct Answer {
     title: String,
     /// Points are single calls.

@@ -2,9 +2,10 @@
 
 use preflop_core::roofline::{MachineData, RowData, Rows, Sources};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// What a page shows of a view.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct PageView {
     label: String,
     gpu: String,
@@ -20,6 +21,7 @@ pub struct PageView {
     unknown_share: f64,
     /// Where the work of a recording comes from, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     sources: Option<String>,
 }
 

@@ -3,14 +3,14 @@
 use crate::error::InputError;
 use crate::input;
 use clap::Args;
+use preflop_cluster::asked::AskedStrategy;
+pub use preflop_cluster::asked::formats;
 use preflop_cluster::cluster::ClusterFile;
 use preflop_cluster::model::{Attention, Stack};
 use preflop_cluster::node;
 use preflop_cluster::strategy::{Fsdp, Offload, Recompute, Schedule, Strategy};
 use preflop_cluster::{Cluster, Node};
 use preflop_core::cost::{Catalogue, Pricing};
-use preflop_core::model::Precision;
-use preflop_core::{Dtype, Gpu};
 use std::path::Path;
 
 /// A node or cluster file is a page of text.
@@ -161,44 +161,24 @@ impl ParallelArgs {
 
     /// The strategy on this cluster: what is not said follows from what is.
     pub fn strategy(&self, cluster: &Cluster, attention: Attention) -> Strategy {
-        let (tp, cp, pp) = (self.tp.unwrap_or(1), self.cp.unwrap_or(1), self.pp.unwrap_or(1));
-        let cut = tp.saturating_mul(cp).saturating_mul(pp);
-        let dp = self.dp.unwrap_or_else(|| (cluster.gpus() / cut.max(1)).max(1));
-        let micro_batch = self.micro_batch.unwrap_or(1);
-        let microbatches = if pp > 1 { 4 * pp } else { 1 };
-        Strategy {
-            tp,
-            cp,
-            pp,
-            dp,
-            ep: self.ep.unwrap_or(1),
-            interleave: self.interleave.unwrap_or(1),
-            micro_batch,
-            global_batch: self
-                .global_batch
-                .unwrap_or_else(|| dp.saturating_mul(micro_batch).saturating_mul(microbatches)),
+        AskedStrategy {
+            tp: self.tp,
+            dp: self.dp,
+            pp: self.pp,
+            cp: self.cp,
+            ep: self.ep,
+            interleave: self.interleave,
+            micro_batch: self.micro_batch,
+            global_batch: self.global_batch,
+            recompute: self.recompute,
             sequence_parallel: self.sequence_parallel,
-            zero: self.zero.unwrap_or(0),
-            fsdp: self.fsdp.or((self.zero == Some(3)).then_some(Fsdp::Full)),
-            recompute: self.recompute.unwrap_or(Recompute::None),
-            schedule: self.schedule.unwrap_or(Schedule::OneFOneB),
-            offload: self.offload.unwrap_or(Offload::None),
-            stack: self.stack.unwrap_or(Stack::Compiled),
-            attention,
+            zero: self.zero,
+            fsdp: self.fsdp,
+            schedule: self.schedule,
+            offload: self.offload,
+            stack: self.stack,
         }
-    }
-}
-
-/// Formats of tensors and of products.
-pub fn formats(precision: Option<Precision>, gpu: &Gpu) -> [Dtype; 2] {
-    let half =
-        if gpu.has_tensor(Dtype::Bf16) || !gpu.has_tensor(Dtype::Fp16) { Dtype::Bf16 } else { Dtype::Fp16 };
-    match precision {
-        None | Some(Precision::Amp | Precision::Bf16) => [half, half],
-        Some(Precision::Fp16) => [Dtype::Fp16; 2],
-        Some(Precision::Fp8) => [half, Dtype::Fp8],
-        Some(Precision::Fp32) => [Dtype::Fp32; 2],
-        Some(Precision::Tf32) => [Dtype::Fp32, Dtype::Tf32],
+        .strategy(cluster, attention)
     }
 }
 

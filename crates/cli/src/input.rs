@@ -4,9 +4,9 @@ use crate::error::InputError;
 use crate::model_file;
 use anyhow::Context as _;
 use preflop_core::Gpu;
-use preflop_core::cost::Date;
+use preflop_core::cost::{Date, quantity};
 use preflop_core::gpu::{catalog, parse};
-use preflop_core::model::{Graph, ModelError, zoo};
+use preflop_core::model::{Graph, ModelError, Stage, zoo};
 use preflop_core::time::{Correction, TimeModel};
 use preflop_import::exported::Bindings;
 use std::fs::File;
@@ -67,17 +67,22 @@ pub fn model(name: &str, batch: Option<u64>, seq: Option<u64>) -> anyhow::Result
 
 /// As [`model`], with sizes for the open dimensions of a file.
 pub fn sized_model(name: &str, sizes: &Bindings) -> anyhow::Result<Graph> {
+    staged_model(name, sizes, Stage::Full)
+}
+
+/// As [`sized_model`], for a step of generation.
+pub fn staged_model(name: &str, sizes: &Bindings, stage: Stage) -> anyhow::Result<Graph> {
     let extension = Path::new(name).extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
     let is_file = name.contains(['/', '\\']) || matches!(extension.as_str(), "json" | "onnx" | "pt2" | "csv");
     if !is_file && !Path::new(name).is_file() {
-        return zoo::build(name, sizes.batch, sizes.seq).map_err(|error| match error {
+        return zoo::build_stage(name, sizes.batch, sizes.seq, stage).map_err(|error| match error {
             ModelError::Unknown { .. } => {
                 InputError::new(error.to_string()).hint("`preflop models` lists all").into()
             }
             other => other.into(),
         });
     }
-    model_file::read(name, sizes)
+    model_file::read(name, sizes, stage)
 }
 
 /// For `--dim`.
@@ -131,11 +136,55 @@ pub fn writable(path: &Path) -> anyhow::Result<()> {
 
 /// A count from 1 to `max`. Says what is wrong in words, since `invalid digit` helps nobody.
 fn count(text: &str, max: u64) -> Result<u64, String> {
-    match text.parse::<u64>() {
-        Ok(0) => Err(format!("it must be a whole number from 1 to {max}, not zero")),
+    match quantity::count(text) {
         Ok(n) if n <= max => Ok(n),
+        _ if text.parse() == Ok(0) => Err(format!("it must be a whole number from 1 to {max}, not zero")),
         _ => Err(format!("it must be a whole number from 1 to {max}")),
     }
+}
+
+/// For `--prompt`, `--output`, `--context`.
+pub fn tokens(text: &str) -> Result<u64, String> {
+    count(text, zoo::MAX_SEQ)
+}
+
+/// `64`, `1..256` (powers of two from one to the other), or a list of both.
+pub fn batches(text: &str) -> Result<Batches, String> {
+    let mut out = Vec::new();
+    for part in text.split(',') {
+        let Some((first, last)) = part.split_once("..") else {
+            out.push(batch(part)?);
+            continue;
+        };
+        let (mut next, last) = (batch(first)?, batch(last)?);
+        if next > last {
+            return Err(format!("`{part}` runs backwards"));
+        }
+        while next < last {
+            out.push(next);
+            next *= 2;
+        }
+        out.push(last);
+    }
+    out.sort_unstable();
+    out.dedup();
+    Ok(Batches(out))
+}
+
+/// Batches in ascending order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batches(pub Vec<u64>);
+
+/// Requests a second: `5/s`, `300/min` or `5`.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let (number, unit) = text.split_once('/').unwrap_or((text, "s"));
+    let seconds = match unit {
+        "s" => 1.0,
+        "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("it must be a rate above zero, such as 5/s or 300/min".to_string()),
+    };
+    Ok(above_zero(number)? / seconds)
 }
 
 /// One of some names.
@@ -180,6 +229,11 @@ mod tests {
     #[test]
     fn counts_are_whole_and_bounded() {
         assert_eq!(batch("64"), Ok(64));
+        assert_eq!(seq("8k"), Ok(8000));
+        assert_eq!(batches("1..6,64").map(|b| b.0), Ok(vec![1, 2, 4, 6, 64]));
+        assert!(batches("4..2").is_err() && batches("").is_err());
+        assert_eq!(rate("300/min"), Ok(5.0));
+        assert!(rate("5/fortnight").is_err() && rate("0/s").is_err());
         for bad in ["0", "-1", "1e18", "NaN", "", "1.5", "1048577", "99999999999999999999999"] {
             assert!(batch(bad).is_err(), "{bad}");
         }

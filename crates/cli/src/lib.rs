@@ -17,6 +17,7 @@ mod rows;
 mod run_args;
 mod shape;
 mod sink;
+pub mod tables;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::{ColorChoice, Output};
@@ -44,6 +45,7 @@ struct Cli {
 enum Command {
     Predict(commands::predict::PredictArgs),
     Advise(commands::advise::AdviseArgs),
+    Generate(commands::generate::GenerateArgs),
     Ops(commands::ops::OpsArgs),
     Gpus(commands::gpus::GpusArgs),
     Models(commands::models::ModelsArgs),
@@ -62,6 +64,7 @@ enum Command {
     Scale(commands::scale::ScaleArgs),
     Prices(commands::prices::PricesArgs),
     Study(commands::study::StudyArgs),
+    Sweep(commands::sweep::SweepArgs),
     Roofline(commands::roofline::RooflineArgs),
     Report(commands::report::ReportArgs),
     Serve(commands::serve::ServeArgs),
@@ -76,6 +79,7 @@ fn execute(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Predict(args) => commands::predict::run(&args, &output),
         Command::Advise(args) => commands::advise::run(&args, &output),
+        Command::Generate(args) => commands::generate::run(&args, &output),
         Command::Ops(args) => commands::ops::run(&args, &output),
         Command::Gpus(args) => commands::gpus::run(args, &output),
         Command::Models(args) => commands::models::run(args, &output),
@@ -94,6 +98,7 @@ fn execute(cli: Cli) -> anyhow::Result<()> {
         Command::Scale(args) => commands::scale::run(&args, &output),
         Command::Prices(args) => commands::prices::run(&args, &output),
         Command::Study(args) => commands::study::run(&args, &output),
+        Command::Sweep(args) => commands::sweep::run(&args, &output),
         Command::Roofline(args) => commands::roofline::run(&args, &output),
         Command::Report(args) => commands::report::run(&args, &output),
         Command::Serve(args) => commands::serve::run(&args, &output),

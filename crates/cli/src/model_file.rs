@@ -4,7 +4,7 @@ use crate::error::InputError;
 use crate::input;
 use anyhow::Context as _;
 use preflop_core::capture::Capture;
-use preflop_core::model::Graph;
+use preflop_core::model::{Graph, Stage};
 use preflop_core::model::zoo::config::HubConfig;
 use preflop_import::exported::{Bindings, read_onnx, read_pt2};
 use serde::Deserialize;
@@ -23,9 +23,10 @@ struct Probe<'a> {
 }
 
 /// The graph that a file describes; `sizes` are for dimensions that the file leaves open.
-pub fn read(path: &str, sizes: &Bindings) -> anyhow::Result<Graph> {
+pub fn read(path: &str, sizes: &Bindings, stage: Stage) -> anyhow::Result<Graph> {
     let extension = Path::new(path).extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
     match extension.as_str() {
+        "onnx" | "pt2" if stage != Stage::Full => Err(no_stage(path, stage)),
         "onnx" => {
             let program = read_onnx(input::open(path)?, path, &name_of(path), sizes)?;
             program.into_graph().with_context(|| path.to_owned())
@@ -34,7 +35,7 @@ pub fn read(path: &str, sizes: &Bindings) -> anyhow::Result<Graph> {
             let program = read_pt2(input::open(path)?, path, &name_of(path), sizes)?;
             program.into_graph().with_context(|| path.to_owned())
         }
-        _ => json(path, sizes),
+        _ => json(path, sizes, stage),
     }
 }
 
@@ -49,7 +50,15 @@ fn name_of(path: &str) -> String {
     }
 }
 
-fn json(path: &str, sizes: &Bindings) -> anyhow::Result<Graph> {
+/// A program has the operators that it has.
+fn no_stage(path: &str, stage: Stage) -> anyhow::Error {
+    let step = stage.name().unwrap_or_default();
+    InputError::new(format!("{path}: a recorded or exported program has no mode `{step}`"))
+        .hint("name a language model or its config.json, or record the step itself")
+        .into()
+}
+
+fn json(path: &str, sizes: &Bindings, stage: Stage) -> anyhow::Result<Graph> {
     let bytes = input::read_limited(path, MAX_JSON_FILE, "model file")?;
     let probe: Option<Probe<'_>> = serde_json::from_slice(&bytes).ok();
     let (format, family) = probe.map_or((None, None), |p| (p.format, p.model_type));
@@ -60,7 +69,11 @@ fn json(path: &str, sizes: &Bindings) -> anyhow::Result<Graph> {
     if family.is_some() {
         let config: HubConfig =
             serde_json::from_slice(&bytes).with_context(|| format!("{path}: not a model configuration"))?;
-        return config.build(&name_of(path), sizes.batch, sizes.seq).with_context(|| path.to_owned());
+        let graph = config.build_stage(&name_of(path), sizes.batch, sizes.seq, stage);
+        return graph.with_context(|| path.to_owned());
+    }
+    if stage != Stage::Full {
+        return Err(no_stage(path, stage));
     }
     if sizes.batch.is_some() || sizes.seq.is_some() {
         let message = format!("{path}: a captured graph has its batch and sequence built in");

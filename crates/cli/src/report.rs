@@ -9,6 +9,7 @@ use preflop_core::model::{Iteration, MemoryUse, Phase, Step};
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
 use preflop_core::units::{Bytes, Flops, Seconds};
 use preflop_core::{Gpu, Pass};
+use preflop_language::Words;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -47,11 +48,21 @@ impl<'a> Report<'a> {
         Self { answer, launches: None, gpu, steps: steps(iteration, p).0, parts: iteration.memory }
     }
 
+    /// Adds what is said in tokens.
+    pub fn set_words(&mut self, words: Option<Words>) {
+        self.answer.words = words;
+    }
+
     /// The page for people.
     pub fn write(&self, out: &mut impl Write, output: &Output) -> io::Result<()> {
         let q = self.answer.question;
         let seq = q.seq.map_or_else(String::new, |s| format!(", sequence {s}"));
-        let mode = if q.mode == "train" { "training" } else { "inference" };
+        let mode = match q.mode {
+            "train" => "training",
+            "infer" => "inference",
+            step => step,
+        };
+        let seq = q.context.map_or(seq, |c| format!(", context {c}"));
         let gpu =
             if self.gpu.title == self.gpu.name { String::new() } else { format!(" ({})", self.gpu.title) };
         let run = if q.run == "eager" { String::new() } else { format!(", {}", q.run) };
@@ -84,7 +95,7 @@ impl<'a> Report<'a> {
                     ms(self.answer.high_ms)
                 ),
             ),
-            ("throughput", format!("{} samples/s", output::three_digits(self.answer.samples_per_s))),
+            ("throughput", self.throughput()),
             ("bound", self.binding()),
             (
                 "memory",
@@ -130,6 +141,18 @@ impl<'a> Report<'a> {
             shares.map(|(k, share)| format!("{k} {share:.0} %")).collect::<Vec<_>>().join(", ")
         };
         if phases.len() > 1 { format!("{}; {}", say(&phases), say(&families)) } else { say(&families) }
+    }
+
+    fn throughput(&self) -> String {
+        let samples = format!("{} samples/s", output::three_digits(self.answer.samples_per_s));
+        match &self.answer.words {
+            None => samples,
+            Some(words) => format!(
+                "{} tokens/s, {samples}; MFU {:.1} %",
+                output::three_digits(words.tokens_per_s),
+                100.0 * words.mfu
+            ),
+        }
     }
 
     fn binding(&self) -> String {
@@ -239,6 +262,7 @@ impl<'a> Report<'a> {
             ("weights", m.weights),
             ("gradients", m.gradients),
             ("optimizer", m.optimizer),
+            ("keys and values", m.cache),
             ("activations", m.activations),
             ("workspace", m.workspace),
         ];

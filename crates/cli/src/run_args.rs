@@ -5,13 +5,16 @@ use crate::input;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use preflop_core::model::{
-    Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Run, launched, lower,
+    CacheKind, Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Run, Stage, launched, lower,
 };
 use preflop_import::exported::Bindings;
 
 /// What is said where no compiler was asked.
 const COMPILED_BY_RULE: &str = "the compiled form follows a rule of fusion, not a compiler's listing, and its memory is that of the eager run: \
     record the step with `preflop.capture` for the kernels that Inductor would launch";
+
+/// Tokens before the new one unless said.
+const DEFAULT_CONTEXT: u64 = 1024;
 
 /// Sizes, formats, mode and optimizer of one iteration.
 #[derive(Debug, Clone, Args)]
@@ -29,13 +32,21 @@ pub struct RunArgs {
     pub dims: Vec<(String, u64)>,
 
     /// Number formats; `amp` is bf16 autocast over fp32 weights, `fp32` is without TF32 [default: fp32; bf16 with a
-    /// cluster]
+    /// cluster, for prefill and for decode]
     #[arg(long, value_name = "FORMAT", value_parser = precision())]
     pub precision: Option<Precision>,
 
-    /// Training (forward, backward, optimizer step) or inference
-    #[arg(long, value_name = "MODE", default_value = "train", value_parser = mode())]
-    pub mode: Mode,
+    /// Training (forward, backward, optimizer step), inference, or a step of a language model that generates text
+    #[arg(long, value_name = "MODE", default_value = "train", value_parser = step())]
+    pub mode: ModeChoice,
+
+    /// With `--mode decode`: tokens of each sequence before the new one
+    #[arg(long, value_name = "N", value_parser = input::tokens, allow_hyphen_values = true)]
+    pub context: Option<u64>,
+
+    /// With `--mode decode`: keys and values in a tensor of fixed length, or concatenated at every step
+    #[arg(long, value_name = "KIND", value_parser = cache_kind())]
+    pub cache: Option<CacheKind>,
 
     /// Optimizer of a training step [default: as the model is usually trained]
     #[arg(long, value_name = "NAME", value_parser = optimizer())]
@@ -52,6 +63,41 @@ pub struct RunArgs {
     /// Attention as one fused kernel, or as plain products with the scores in memory
     #[arg(long, value_name = "HOW", default_value = "fused", value_parser = attention())]
     pub attention: AttentionChoice,
+}
+
+/// What an iteration is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModeChoice {
+    /// Forward, backward, optimizer.
+    Train,
+    /// Forward.
+    Infer,
+    /// A prompt is read.
+    Prefill,
+    /// One token more.
+    Decode,
+}
+
+impl ModeChoice {
+    /// The name used on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Infer => "infer",
+            Self::Prefill => "prefill",
+            Self::Decode => "decode",
+        }
+    }
+
+    /// How it is lowered.
+    pub fn mode(self) -> Mode {
+        if self == Self::Train { Mode::Train } else { Mode::Infer }
+    }
+
+    /// Is it a step of generation?
+    pub fn generates(self) -> bool {
+        matches!(self, Self::Prefill | Self::Decode)
+    }
 }
 
 /// How feature maps lie.
@@ -93,6 +139,22 @@ pub fn mode() -> impl TypedValueParser<Value = Mode> {
     choice([Mode::Train, Mode::Infer].map(|m| (PossibleValue::new(m.name()), m)).to_vec())
 }
 
+/// For `--mode` where steps of generation are modes too.
+fn step() -> impl TypedValueParser<Value = ModeChoice> {
+    use ModeChoice::{Decode, Infer, Prefill, Train};
+    choice(vec![
+        (PossibleValue::new("train"), Train),
+        (PossibleValue::new("infer"), Infer),
+        (PossibleValue::new("prefill").help("Read a prompt of --seq tokens, keep keys and values"), Prefill),
+        (PossibleValue::new("decode").help("Write one token after --context tokens"), Decode),
+    ])
+}
+
+/// For `--cache`.
+pub fn cache_kind() -> impl TypedValueParser<Value = CacheKind> {
+    choice([CacheKind::Static, CacheKind::Growing].map(|c| (PossibleValue::new(c.name()), c)).to_vec())
+}
+
 /// For `--optimizer`.
 pub fn optimizer() -> impl TypedValueParser<Value = OptimizerChoice> {
     choice(vec![
@@ -104,7 +166,7 @@ pub fn optimizer() -> impl TypedValueParser<Value = OptimizerChoice> {
 }
 
 /// For `--run`.
-fn launching() -> impl TypedValueParser<Value = Run> {
+pub fn launching() -> impl TypedValueParser<Value = Run> {
     choice(Run::ALL.map(|r| (PossibleValue::new(r.name()), r)).to_vec())
 }
 
@@ -148,19 +210,38 @@ pub struct Job {
 impl RunArgs {
     /// Number formats on one GPU.
     pub fn precision(&self) -> Precision {
-        self.precision.unwrap_or(Precision::Fp32)
+        self.precision.unwrap_or(if self.mode.generates() { Precision::Bf16 } else { Precision::Fp32 })
+    }
+
+    /// What is computed of a language model.
+    pub fn stage(&self) -> anyhow::Result<Stage> {
+        if self.mode != ModeChoice::Decode {
+            if self.context.is_some() || self.cache.is_some() {
+                let message = "`--context` and `--cache` are for `--mode decode`";
+                return Err(InputError::new(message).hint("`--seq` says how long a prompt is").into());
+            }
+            return Ok(if self.mode == ModeChoice::Prefill { Stage::Prefill } else { Stage::Full });
+        }
+        if self.seq.is_some() {
+            let message = "`--mode decode` computes one token of each sequence, so it takes no `--seq`";
+            return Err(InputError::new(message).hint("`--context` says how many are before it").into());
+        }
+        Ok(Stage::Decode {
+            context: self.context.unwrap_or(DEFAULT_CONTEXT),
+            cache: self.cache.unwrap_or_default(),
+        })
     }
 
     /// How the model is lowered.
     pub fn options(&self) -> LowerOptions {
-        LowerOptions { mode: self.mode, precision: self.precision(), optimizer: self.optimizer }
+        LowerOptions { mode: self.mode.mode(), precision: self.precision(), optimizer: self.optimizer }
     }
 
     /// The model, with another batch or sequence length where a sweep says so.
     pub fn job(&self, model: &str, batch: Option<u64>, seq: Option<u64>) -> anyhow::Result<Job> {
         let dims = self.dims.iter().cloned().collect();
         let (batch, seq) = (batch.or(self.batch), seq.or(self.seq));
-        let mut graph = input::sized_model(model, &Bindings { dims, batch, seq })?;
+        let mut graph = input::staged_model(model, &Bindings { dims, batch, seq }, self.stage()?)?;
         if self.attention == AttentionChoice::Eager {
             graph = graph.with_eager_attention();
         }

@@ -104,6 +104,14 @@ fn deadlines_and_budgets_are_answered() {
 }
 
 #[test]
+fn a_gpu_without_a_price_is_listed_without_one() {
+    let rows = json(&["compare", "resnet50", "--gpus", "titan-xp,h100", "--rank", "cost", "--json"]);
+    assert_eq!(rows[0]["gpu"], "h100-sxm");
+    assert_eq!(rows[1]["gpu"], "titan-xp");
+    assert!(rows[1]["usd_per_hour"].is_null() && rows[1]["iteration_ms"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
 fn bad_questions_get_one_line() {
     refuses(
         &["compare", "resnet50", "--gpus", "titan-xp", "--rank", "cost"],

@@ -40,7 +40,7 @@ fn transfer_has_the_names_that_scripts_rely_on() {
     assert_eq!(all["origin"], "h200");
     assert_eq!(all["targets"].as_array().unwrap().len(), 42);
     for method in ["wave", "ratio", "mixed"] {
-        let t = json(&["transfer", path, "--to", "h200,a100", "--method", method, "--json"]);
+        let t = json(&["transfer", path, "--to", "h200,a100", "--method", method, "--host", "1", "--json"]);
         // 0 to 300 us; one of two kernels has no operator.
         assert_eq!(t["measured_ms"], 0.3);
         assert!((t["gpu_busy_ms"].as_f64().unwrap() - 0.27).abs() < 1e-9);
@@ -53,6 +53,70 @@ fn transfer_has_the_names_that_scripts_rely_on() {
             ["iteration_ms", "low_ms", "high_ms", "gpu_busy_ms"].map(|k| there[k].as_f64().unwrap());
         assert!(low < time && time < high && busy > 0.27, "{there}");
     }
+}
+
+#[test]
+fn the_profilers_own_time_is_taken_out() {
+    let (_folder, path) = write("t.json", TRACE.as_bytes());
+    let path = path.to_str().unwrap();
+    let of = |more: &[&str]| json(&[&["transfer", path, "--to", "h200", "--json"], more].concat());
+    let (kept, out) = (of(&["--host", "1"]), of(&[]));
+    let host = |t: &serde_json::Value| t["targets"][0]["host_ms"].as_f64().unwrap();
+    assert!((host(&out) / host(&kept) - 0.75).abs() < 1e-9);
+    assert!((host(&of(&["--host-ms", "12.5"])) - 12.5).abs() < 1e-9);
+    assert_eq!(of(&["--host-ms", "50"])["targets"][0]["bound"], "host");
+    // Nobody is faster than the host that launches.
+    let slow = json(&["transfer", path, "--to", "h200,a100,t4", "--host-ms", "50", "--json"]);
+    assert!(slow["notes"][0].as_str().unwrap().contains("host limits every GPU"), "{slow}");
+    assert!(!run(&["transfer", path, "--host", "1", "--host-ms", "3"]).status.success());
+}
+
+#[test]
+fn another_batch_and_another_format_are_carried() {
+    let (_folder, path) = write("t.json", TRACE.as_bytes());
+    let path = path.to_str().unwrap();
+    let busy = |more: &[&str]| {
+        let t = json(&[&["transfer", path, "--to", "h200", "--json"], more].concat());
+        t["targets"][0]["gpu_busy_ms"].as_f64().unwrap()
+    };
+    let twice = busy(&["--batch", "128", "--recorded-batch", "64"]);
+    assert!(twice > 1.5 * busy(&[]) && twice < 2.5 * busy(&[]), "{twice}");
+    assert!((busy(&["--batch", "64", "--recorded-batch", "64"]) / busy(&[]) - 1.0).abs() < 1e-9);
+    assert!(busy(&["--precision", "fp32"]) > busy(&[]), "a bf16 product takes longer in fp32");
+    let out = run(&["transfer", path, "--to", "h200", "--batch", "8"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("--recorded-batch"), "{out:?}");
+}
+
+#[test]
+fn a_recording_of_the_same_job_checks_a_transfer() {
+    let (_folder, path) = write("t.json", TRACE.as_bytes());
+    let path = path.to_str().unwrap();
+    let t = json(&["transfer", path, "--check", path, "--json"]);
+    assert_eq!(t["check"]["gpu"], "h200");
+    assert!(t["check"]["error"].as_f64().unwrap().abs() < 1e-9 && t["check"]["in_interval"] == true, "{t}");
+    let out = run(&["transfer", path, "--check", path]);
+    assert!(String::from_utf8_lossy(&out.stdout).contains("recorded on h200"));
+}
+
+#[test]
+fn recordings_rank_by_time_cost_and_energy() {
+    let (_folder, path) = write("t.json", TRACE.as_bytes());
+    let path = path.to_str().unwrap();
+    let rows = |rank: &str| {
+        let rows = json(&["compare", path, "--gpus", "h200,a100,t4,titan-xp", "--rank", rank, "--json"]);
+        rows.as_array().unwrap().clone()
+    };
+    for (rank, key) in
+        [("time", "iteration_ms"), ("cost", "usd_per_million_iterations"), ("energy", "joules_per_iteration")]
+    {
+        let values: Vec<f64> = rows(rank).iter().filter_map(|r| r[key].as_f64()).collect();
+        assert!(values.len() > 2 && values.windows(2).all(|w| w[0] <= w[1]), "{rank}: {values:?}");
+    }
+    // A GPU that nobody rents out is listed, without dollars.
+    let cost = rows("cost");
+    let titan = cost.iter().find(|r| r["gpu"] == "titan-xp").unwrap();
+    assert!(titan["usd_per_hour"].is_null() && titan["iteration_ms"].as_f64().unwrap() > 0.0);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::strategy::Fsdp;
 use preflop_core::model::{Iteration, Phase};
 use preflop_core::ops::Layout;
 use preflop_core::time::IterationPrediction;
+use preflop_core::units::Bytes;
 use preflop_core::{Op, Pass};
 
 /// Bytes of a bucket, and of the first, which is small so that reduction starts early (PyTorch's defaults).
@@ -173,6 +174,20 @@ pub fn predict(
     let link = collectives.predict(Kind::AllReduce, group, BUCKET, cluster).interval;
     let interval = LogInterval::joined(&[(alone, own), (exposed, link), (waiting, LogInterval::factor(3.0))]);
     DataParallel { time, interval, alone, exposed, waiting, links, bytes, efficiency: alone / time }
+}
+
+/// Bytes that one rank holds at its peak: that of one GPU, less what ZeRO's stage shards, and with what reductions take: a bucket,
+/// or two of the units that FSDP gathers, each of `bytes` over 24.
+pub fn peak(iteration: &Iteration, alone: Bytes, cluster: &Cluster, stage: u8, bytes: f64) -> f64 {
+    let m = &iteration.memory;
+    let sharded = match stage {
+        3 => m.weights.0 + m.gradients.0 + m.optimizer.0,
+        2 => m.gradients.0 + m.optimizer.0,
+        1 => m.optimizer.0,
+        _ => 0.0,
+    };
+    let besides = if stage == 3 { bytes / 12.0 } else { BUCKET };
+    alone.0 - sharded * (1.0 - 1.0 / cluster.gpus() as f64) + besides
 }
 
 /// Units that FSDP wraps: about as many as a deep model has blocks.

@@ -8,6 +8,7 @@
 //!
 //! Architecture invariant: as the core, this crate does no I/O and has no clock, threads, globals or randomness.
 
+pub mod asked;
 pub mod cluster;
 pub mod collective;
 pub mod data_parallel;

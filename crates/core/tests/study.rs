@@ -18,8 +18,9 @@ fn every_finding_of_the_study_holds() {
     for f in &findings {
         println!("{}: {} ({})", f.holds, f.statement, f.figures);
     }
-    assert_eq!(findings.len(), 5);
-    for f in findings {
+    // Five are the poster's; the sixth asks one of them of GNMT, and says for itself whether it holds.
+    assert_eq!(findings.len(), 6);
+    for f in findings.into_iter().filter(|f| f.statement != study::BEYOND_STATEMENT) {
         assert!(f.holds, "{}: {}", f.statement, f.figures);
     }
 }
@@ -31,6 +32,8 @@ fn every_cell_is_complete_and_fits() {
     for c in &cells {
         let shares: f64 = c.bound_shares.iter().sum();
         assert!((shares - 1.0).abs() < 1e-9, "{} {}", c.model, c.gpu);
+        let stalls: f64 = c.stalls.values().iter().sum();
+        assert!((stalls - 1.0).abs() < 1e-3, "{} {}: {stalls}", c.model, c.gpu);
         assert!(c.fits && c.samples_per_s > 0.0, "{} {}: {} MiB", c.model, c.gpu, c.memory_mib);
         assert!(c.usd_per_hour.is_some() && c.price_date.is_some(), "{}", c.gpu);
         assert!((0.0..=1.0).contains(&c.gpu_utilisation) && (0.0..=1.0).contains(&c.cpu_utilisation));

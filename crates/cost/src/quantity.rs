@@ -37,6 +37,36 @@ pub fn time(text: &str) -> Result<Seconds, CostError> {
     if MEANT.contains(&seconds) { Ok(Seconds(seconds)) } else { Err(odd()) }
 }
 
+/// Reads a whole number above zero as people write it: `64`, `9.7M`, `10B`; `k`, `M`, `B` (or `G`) and `T` are powers of a thousand.
+pub fn count(text: &str) -> Result<u64, CostError> {
+    let odd = || CostError::Quantity {
+        text: text.chars().take(32).collect(),
+        what: "a whole number above zero, such as 64, 9.7M or 10B",
+    };
+    let (digits, size) = match text.trim().char_indices().last() {
+        Some((i, unit)) if unit.is_ascii_alphabetic() => (&text.trim()[..i], match unit {
+            'k' | 'K' => 3,
+            'm' | 'M' => 6,
+            'b' | 'B' | 'g' | 'G' => 9,
+            't' | 'T' => 12,
+            _ => return Err(odd()),
+        }),
+        _ => (text.trim(), 0_usize),
+    };
+    // In whole numbers, so that 9.7M is not 9699999.
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let plain = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    if !plain(whole) || digits.contains('.') && !plain(part) {
+        return Err(odd());
+    }
+    let part = part.trim_end_matches('0');
+    if part.len() > size {
+        return Err(odd());
+    }
+    let number = format!("{whole}{part}{}", "0".repeat(size - part.len()));
+    number.parse().ok().filter(|n| *n > 0).ok_or_else(odd)
+}
+
 /// Reads an amount of more than zero US dollars: `100usd`, `$100`, `100`.
 pub fn usd(text: &str) -> Result<f64, CostError> {
     let short: String = text.chars().take(32).collect();
@@ -82,6 +112,17 @@ mod tests {
         ] {
             assert!(time(odd).is_err(), "{odd}");
         }
+    }
+
+    #[test]
+    fn counts_are_whole() {
+        for (text, n) in [("64", 64), ("9.7M", 9_700_000), ("10B", 10_000_000_000), ("1.5k", 1500), ("1.50", 0), ("2T", 2_000_000_000_000)] {
+            assert_eq!(count(text).unwrap_or(0), n, "{text}");
+        }
+        for odd in ["", "0", "0M", "-1", "1.5", "1e6", "M", "1.0005k", ".5k", "5.k", "9q", "99999999999999999999T", "1 000"] {
+            assert!(count(odd).is_err(), "{odd}");
+        }
+        assert_eq!(count("1.0").ok(), Some(1));
     }
 
     #[test]

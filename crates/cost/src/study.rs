@@ -54,17 +54,22 @@ const fn workload(
     Workload { application, model, dataset, kind, batch }
 }
 
-/// The poster's applications and models. It prints no batch sizes: these fit the smallest card (8 GB).
-pub const WORKLOADS: [Workload; 8] = [
+/// The poster's applications and models, and GNMT beside Sockeye. Its Inception has 22 layers, which is GoogLeNet. It prints no
+/// batch sizes: these fit the smallest card (8 GB).
+pub const WORKLOADS: [Workload; 9] = [
     workload("Image classification", "resnet50", "ImageNet", Kind::Convolution, 32),
     workload("Image classification", "resnet152", "ImageNet", Kind::Convolution, 16),
-    workload("Image classification", "inception_v3", "ImageNet", Kind::Convolution, 32),
+    workload("Image classification", "googlenet", "ImageNet", Kind::Convolution, 32),
     workload("Machine translation", "sockeye", "IWSLT15", Kind::Recurrent, 64),
+    workload("Machine translation", BEYOND, "IWSLT15", Kind::Recurrent, 32),
     workload("Machine translation", "transformer", "IWSLT15", Kind::Attention, 64),
     workload("Object detection", "faster-rcnn", "Pascal VOC", Kind::Convolution, 1),
     workload("Unsupervised learning", "wgan", "ImageNet-small", Kind::Convolution, 64),
     workload("Reinforcement learning", "a3c", "Atari 2600", Kind::Reinforcement, 20),
 ];
+
+/// A recurrent network that the poster does not have: its findings are told without it, and it has one of its own.
+pub const BEYOND: &str = "gnmt";
 
 /// The poster's table, in its order.
 pub const GPUS: [&str; 7] =
@@ -126,6 +131,8 @@ pub struct Cell {
     pub arithmetic_efficiency: f64,
     /// Shares of the GPU's time bound by compute, DRAM, L2 and latency.
     pub bound_shares: [f64; 4],
+    /// Why warps stall, by the poster's classes.
+    pub stalls: StallShares,
     /// What binds the whole iteration.
     pub bound: Bound,
     /// Dollars per hour, bought or rented.
@@ -134,6 +141,58 @@ pub struct Cell {
     pub price_date: Option<super::Date>,
     /// Million samples per dollar.
     pub million_samples_per_usd: Option<f64>,
+}
+
+/// Shares of the stalled time by the poster's five classes; what no counters speak for is `other`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct StallShares {
+    /// An input is not ready yet.
+    pub execution_dependency: f64,
+    /// Waiting for memory.
+    pub memory_dependency: f64,
+    /// Waiting at a barrier.
+    pub synchronisation: f64,
+    /// The pipe is busy.
+    pub pipe_busy: f64,
+    /// No instruction at hand.
+    pub instruction_fetch: f64,
+    /// Short kernels, whose stalls were not counted.
+    pub other: f64,
+}
+
+/// Stalls of kernels that arithmetic binds, in the order of [`StallShares`]: means over the 23 fp32 convolution layers of
+/// `data/measured/h200/conv_counters.csv`, short scoreboard and wait, long scoreboard, barrier, math pipe throttle, no instruction,
+/// each over the sum of these.
+const ARITHMETIC_STALLS: [f64; 5] = [0.336, 0.053, 0.173, 0.270, 0.168];
+/// Stalls of kernels that memory binds: the same over the 6 fp16 layers of that file whose bytes take longer than their FLOPs.
+const MEMORY_STALLS: [f64; 5] = [0.167, 0.672, 0.116, 0.018, 0.027];
+
+impl StallShares {
+    /// From the shares of the GPU's time bound by compute, DRAM, L2 and latency: each brings the stalls that kernels of its
+    /// kind were counted with on an H200. An estimate: other GPUs were not counted.
+    fn of([compute, dram, l2, latency]: [f64; 4]) -> Self {
+        let at = |i: usize| compute * ARITHMETIC_STALLS[i] + (dram + l2) * MEMORY_STALLS[i];
+        Self {
+            execution_dependency: at(0),
+            memory_dependency: at(1),
+            synchronisation: at(2),
+            pipe_busy: at(3),
+            instruction_fetch: at(4),
+            other: latency,
+        }
+    }
+
+    /// In the order of the fields.
+    pub fn values(&self) -> [f64; 6] {
+        [
+            self.execution_dependency,
+            self.memory_dependency,
+            self.synchronisation,
+            self.pipe_busy,
+            self.instruction_fetch,
+            self.other,
+        ]
+    }
 }
 
 /// Checks that the zoo has every model.
@@ -201,6 +260,7 @@ fn cell(
         cpu_utilisation: (p.host / p.time).min(1.0),
         arithmetic_efficiency: useful_at_peak / p.time.0,
         bound_shares,
+        stalls: StallShares::of(bound_shares),
         bound: p.bound,
         usd_per_hour: quote.as_ref().map(|q| q.usd_per_hour),
         price_date: quote.as_ref().map(|q| q.date),
@@ -238,19 +298,23 @@ fn speedup(cells: &[Cell], model: &str, fast: &str, slow: &str) -> Option<f64> {
 const WEAK: &str = "p4000";
 const STRONG: &str = "v100-sxm2-16gb";
 
+/// The poster's statement on recurrent networks, asked of one that it does not have.
+pub const BEYOND_STATEMENT: &str = "RNN models don't scale well on GPUs: GNMT, which the poster does not have";
+
 /// The poster's findings, tested on cells of its GPUs. A finding about a kind that is missing does not hold.
 pub fn findings(cells: &[Cell]) -> Vec<Finding> {
     let models = |kinds: &[Kind]| -> Vec<&'static str> {
         let mut names: Vec<&str> =
-            cells.iter().filter(|c| kinds.contains(&c.kind)).map(|c| c.model).collect();
+            cells.iter().filter(|c| kinds.contains(&c.kind) && c.model != BEYOND).map(|c| c.model).collect();
         names.dedup();
         names
     };
     let speed = |kind: Kind| mean(models(&[kind]).iter().filter_map(|m| speedup(cells, m, STRONG, WEAK)));
     let on_strong = |kinds: &[Kind], value: fn(&Cell) -> f64| {
-        mean(cells.iter().filter(|c| c.gpu == STRONG && kinds.contains(&c.kind)).map(value))
+        let chosen = |c: &&Cell| c.gpu == STRONG && kinds.contains(&c.kind) && c.model != BEYOND;
+        mean(cells.iter().filter(chosen).map(value))
     };
-    let classifiers = ["resnet50", "resnet152", "inception_v3"];
+    let classifiers = ["resnet50", "resnet152", "googlenet"];
     let conv = mean(classifiers.iter().filter_map(|m| speedup(cells, m, STRONG, WEAK)));
     let rnn = speed(Kind::Recurrent);
     let worth = |gpus: &[&str], model: &str| {
@@ -282,7 +346,7 @@ pub fn findings(cells: &[Cell]) -> Vec<Finding> {
             .map(|c| c.arithmetic_efficiency),
     );
     let use_rnn = on_strong(&[Kind::Recurrent], |c| c.arithmetic_efficiency);
-    vec![
+    let mut findings = vec![
         Finding {
             statement: "Convolution networks scale well on GPUs",
             holds: conv >= 2.0,
@@ -320,5 +384,17 @@ pub fn findings(cells: &[Cell]) -> Vec<Finding> {
                 100.0 * use_conv
             ),
         },
-    ]
+    ];
+    let beyond = |gpu: &str| cells.iter().find(|c| c.model == BEYOND && c.gpu == gpu);
+    if let (Some(gain), Some(cell)) = (speedup(cells, BEYOND, STRONG, WEAK), beyond(STRONG)) {
+        findings.push(Finding {
+            statement: BEYOND_STATEMENT,
+            holds: gain < 0.75 * conv,
+            figures: format!(
+                "GNMT: V100 over P4000 {gain:.2}x, {:.1} % of the V100's fp32 rate",
+                100.0 * cell.arithmetic_efficiency
+            ),
+        });
+    }
+    findings
 }

@@ -29,6 +29,7 @@ pub mod l1;
 pub mod l2;
 mod layer;
 mod machine;
+pub mod measured;
 pub mod networks;
 mod networks_data;
 pub mod prior;

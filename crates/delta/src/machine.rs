@@ -14,6 +14,8 @@ pub const SMEM_LOAD_SHARE: f64 = 0.75;
 pub struct Machine {
     /// Num_SM.
     pub num_sm: u32,
+    /// Core clock in Hz, for times in cycles (Fig. 19).
+    pub clock_hz: f64,
     /// BW_MAC of one SM: multiply-accumulates per second.
     pub mac_per_s_per_sm: f64,
     /// 32-bit registers of one SM.
@@ -57,6 +59,7 @@ impl Machine {
         // Other formats keep their ratio to fp32.
         let format = gpu_rate(gpu, dtype) / gpu_rate(gpu, Dtype::Fp32);
         machine.num_sm = paper.num_sm;
+        machine.clock_hz = clock;
         machine.mac_per_s_per_sm = f64::from(gpu.fp32_lanes_per_sm) * clock * format;
         machine.smem_store = BytesPerSecond(gpu.shared_bytes_per_clock * clock);
         machine.smem_load = machine.smem_store * SMEM_LOAD_SHARE;
@@ -76,6 +79,7 @@ impl Machine {
         let smem = BytesPerSecond(gpu.shared_bytes_per_clock * clock);
         Self {
             num_sm: gpu.sm_count,
+            clock_hz: clock,
             mac_per_s_per_sm: gpu_rate(gpu, dtype) / 2.0 / f64::from(gpu.sm_count),
             registers_per_sm: f64::from(gpu.registers_per_sm),
             smem_per_sm: gpu.shared_per_sm,
@@ -103,6 +107,7 @@ impl Machine {
             });
         }
         let rates = [
+            ("the clock", self.clock_hz),
             ("the MAC rate per SM", self.mac_per_s_per_sm),
             ("the registers per SM", self.registers_per_sm),
             ("the shared memory per SM", self.smem_per_sm.0),
@@ -132,6 +137,12 @@ impl Machine {
             });
         }
         Ok(())
+    }
+
+    /// The same machine with this DRAM latency, such as one read off a curve of latency under load (Fig. 18).
+    #[must_use]
+    pub fn with_dram_latency(self, cycles: f64) -> Self {
+        Self { lat_dram: Seconds(cycles / self.clock_hz), ..self }
     }
 
     /// BW_L2 / Num_SM, the share of one SM (Eq. 11).

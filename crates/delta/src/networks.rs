@@ -24,12 +24,47 @@ pub fn find(name: &str, batch: u64) -> Result<Vec<NamedLayer>, DeltaError> {
         "googlenet" => Ok(table(GOOGLENET, batch)),
         "resnet50" => Ok(resnet(&[3, 4, 6, 3], batch)),
         "resnet152" => Ok(resnet(&[3, 8, 36, 3], batch)),
+        ALL => all(batch),
         other => Err(DeltaError::Network {
             name: name.to_string(),
             hint: did_you_mean(other, NAMES),
             known: NAMES.join(", "),
         }),
     }
+}
+
+/// The name of the paper's four networks together.
+pub const ALL: &str = "delta-paper";
+
+/// The layers of the four networks, each with its network's name before its own.
+fn all(batch: u64) -> Result<Vec<NamedLayer>, DeltaError> {
+    let mut layers = Vec::new();
+    for network in ["alexnet-original", "vgg16", "googlenet", "resnet152"] {
+        let named = |l: NamedLayer| NamedLayer { name: format!("{network}-{}", l.name), ..l };
+        layers.extend(find(network, batch)?.into_iter().map(named));
+    }
+    Ok(layers)
+}
+
+/// The fully connected layers of a network, which the paper's figures leave out: (name, inputs, outputs).
+fn fully_connected(name: &str) -> &'static [(&'static str, u64, u64)] {
+    match name {
+        "alexnet-original" => &[("fc6", 9216, 4096), ("fc7", 4096, 4096), ("fc8", 4096, 1000)],
+        "vgg16" => &[("fc1", 25_088, 4096), ("fc2", 4096, 4096), ("fc3", 4096, 1000)],
+        "googlenet" => &[("fc", 1024, 1000)],
+        "resnet50" | "resnet152" => &[("fc", 2048, 1000)],
+        _ => &[],
+    }
+}
+
+/// The network with its fully connected layers: 1x1 filters on 1x1 maps (paper, Sec. IV-B).
+pub fn find_with_fc(name: &str, batch: u64) -> Result<Vec<NamedLayer>, DeltaError> {
+    let mut layers = find(name, batch)?;
+    layers.extend(fully_connected(&name.to_lowercase()).iter().map(|&(name, inputs, outputs)| NamedLayer {
+        name: name.to_string(),
+        layer: Layer::square(batch, inputs, 1, outputs, 1, 1, 0),
+    }));
+    Ok(layers)
 }
 
 fn table(rows: &[Row], batch: u64) -> Vec<NamedLayer> {
@@ -101,6 +136,19 @@ mod tests {
                 l.layer.check().unwrap();
             }
         }
+    }
+
+    #[test]
+    fn fully_connected_layers_are_products() {
+        for (name, more) in
+            [("alexnet-original", 3), ("vgg16", 3), ("googlenet", 1), ("resnet50", 1), ("resnet152", 1)]
+        {
+            let (without, with) = (find(name, 256).unwrap(), find_with_fc(name, 256).unwrap());
+            assert_eq!(with.len(), without.len() + more, "{name}");
+        }
+        // fc6 of AlexNet: M = 256 images, N = 4096, K = 256 channels of 6x6.
+        let fc6 = find_with_fc("alexnet-original", 256).unwrap()[5].layer.gemm();
+        assert_eq!((fc6.m, fc6.n, fc6.k), (256.0, 4096.0, 9216.0));
     }
 
     #[test]

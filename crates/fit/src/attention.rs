@@ -1,8 +1,9 @@
 //! Fits fused attention: constants per mode, number format and generation, then the correction.
 
-use crate::data::{GPUS, Measured};
+use crate::data::Measured;
 use crate::gbdt::Settings;
 use crate::samples::{Sample, fit};
+use crate::sets::Sets;
 use crate::simplex::minimise;
 use crate::unseen::{self, LeftOut};
 use anyhow::Result;
@@ -144,11 +145,12 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], forms: &Forms) -> Vec<Sample
 /// rows are left out: there the model speaks for another library.
 pub fn left_out(
     published: &[Measured],
-    gpus: &[Gpu],
+    sets: &Sets,
     own: &Forms,
     forest: &Forest,
     settings: Settings,
 ) -> Result<Vec<LeftOut>> {
+    let gpus = &sets.gpus;
     let each: BTreeSet<usize> = published.iter().map(|m| m.gpu).collect();
     let models: BTreeMap<usize, (TimeModel, Gpu)> = each
         .into_par_iter()
@@ -161,7 +163,7 @@ pub fn left_out(
                 ("attention".to_string(), forest.clone()),
                 ("attention/served".to_string(), served),
             ]);
-            Ok((g, (unseen::model(file, &forests, g)?, unseen::stranger(GPUS[g])?)))
+            Ok((g, (unseen::model(file, &forests, sets, g)?, unseen::stranger(&gpus[g].name)?)))
         })
         .collect::<Result<_>>()?;
     let one = |m: &Measured| {

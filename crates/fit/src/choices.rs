@@ -1,6 +1,6 @@
 //! What cuDNN answered when it was asked for its choice, and the variants behind the answers.
 
-use crate::data::open;
+use crate::sets::Sets;
 use anyhow::{Context, Result};
 use preflop_core::kernels::conv::{ConvFamily, Task, dtype_group};
 use preflop_core::ops::Conv;
@@ -8,7 +8,6 @@ use preflop_core::time::choice::Variant;
 use preflop_core::{Dtype, Pass};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 
 /// A shape as `cudnn_choice` reads it.
 pub type Shape = [u32; 15];
@@ -142,21 +141,21 @@ pub fn task_of(s: &Shape) -> Task {
 }
 
 /// Reads a file of shapes with their answers.
-pub fn read(path: &Path) -> Result<Vec<(Task, Answer)>> {
+pub fn read(sets: &Sets, name: &str) -> Result<Vec<(Task, Answer)>> {
     // `none`: no engine serves it.
     let answered = |(shape, word): (Shape, String)| Some((task_of(&shape), Answer::parse(&word)?));
-    Ok(lines(path)?.into_iter().filter_map(answered).collect())
+    Ok(lines(sets, name)?.into_iter().filter_map(answered).collect())
 }
 
 /// Reads a file of shapes with the names of the kernels that ran, joined by a bar.
-pub fn read_names(path: &Path) -> Result<HashMap<Shape, String>> {
-    Ok(lines(path)?.into_iter().collect())
+pub fn read_names(sets: &Sets, name: &str) -> Result<HashMap<Shape, String>> {
+    Ok(lines(sets, name)?.into_iter().collect())
 }
 
 /// Lines of a shape and one more word.
-fn lines(path: &Path) -> Result<Vec<(Shape, String)>> {
+fn lines(sets: &Sets, name: &str) -> Result<Vec<(Shape, String)>> {
     let mut out = Vec::new();
-    for (i, line) in BufReader::new(open(path)?).lines().enumerate() {
+    for (i, line) in BufReader::new(sets.open(name)?).lines().enumerate() {
         let line = line?;
         let mut words = line.split_ascii_whitespace();
         let mut shape = [0; 15];
@@ -164,7 +163,7 @@ fn lines(path: &Path) -> Result<Vec<(Shape, String)>> {
             *s = words
                 .next()
                 .and_then(|w| w.parse().ok())
-                .with_context(|| format!("{}, line {}: no shape", path.display(), i + 1))?;
+                .with_context(|| format!("{}, line {}: no shape", name, i + 1))?;
         }
         out.push((shape, words.next().unwrap_or_default().to_string()));
     }

@@ -259,15 +259,14 @@ fn label(members: &[Asked]) -> Vec<(Features, Variant)> {
 }
 
 /// Samples for the correction, the depthwise chooser, and how often family and tile were guessed right. Depthwise
-/// rows get guesses of a chooser that did not see their fold. Plain products of 1x1 layers come from the product
-/// model that is in `data/fitted`.
+/// rows get guesses of a chooser that did not see their fold. Plain products of 1x1 layers come from `products`.
 pub fn samples(
     rows: &[Row],
     gpus: &[Gpu],
     table: &ConvForms,
     passes: &[Chooser; 3],
+    products: &TimeModel,
 ) -> (Vec<Sample>, Chooser, [f64; 2]) {
-    let model = TimeModel::embedded();
     let shapes: Vec<Features> =
         rows.par_iter().map(|r| shape_features(&r.task, &Machine::of(&gpus[r.gpu], r.task.dtype))).collect();
     let depthwise = |keep: &dyn Fn(usize) -> bool| {
@@ -284,7 +283,7 @@ pub fn samples(
         .enumerate()
         .map(|(i, r)| {
             let chooser = if r.task.depthwise() { &folds[i % 5] } else { &passes[pass_of(r.task.pass)] };
-            let product = |g: &Gemm, dtype: Dtype| model.product_time(g, dtype, &gpus[r.gpu]);
+            let product = |g: &Gemm, dtype: Dtype| products.product_time(g, dtype, &gpus[r.gpu]);
             let context = ConvContext { forms: table, product: &product };
             let machine = Machine::of(&gpus[r.gpu], r.task.dtype);
             let candidates = candidates_of(&r.task, chooser.guesses(&shapes[i]), &context, &machine);

@@ -1,16 +1,12 @@
 //! Reads measurements: the project's own H200 files and the published ones beside the repository.
 
+use crate::sets::Sets;
 use anyhow::{Context, Result};
-use preflop_core::gpu::{Gpu, catalog};
 use preflop_core::kernels::stream::launches;
 use preflop_core::ops::{
     Attention, Conv, Elementwise, ElementwiseKind, Gemm, Op, OpCall, Rnn, RnnKind, Rowwise, RowwiseKind, row,
 };
 use preflop_core::{Dtype, Pass};
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
 
 /// One measured call.
 #[derive(Debug, Clone)]
@@ -25,19 +21,13 @@ pub struct Measured {
     pub source: &'static str,
 }
 
-/// Opens a file, unpacking it when it ends in `.gz`.
-pub fn open(path: &Path) -> Result<Box<dyn Read>> {
-    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    let gz = path.extension().is_some_and(|e| e == "gz");
-    Ok(if gz { Box::new(flate2::read::GzDecoder::new(file)) } else { Box::new(file) })
-}
-
-/// Reads a file of `op, phase, dtype, shape, gpu_us` rows measured on one GPU.
-pub fn operators(path: &Path, gpu: usize, source: &'static str) -> Result<Vec<Measured>> {
-    let mut reader = csv::Reader::from_reader(open(path)?);
+/// Reads a file of `op, phase, dtype, shape, gpu_us` rows of the project's own set.
+pub fn operators(sets: &Sets, source: &'static str) -> Result<Vec<Measured>> {
+    let gpu = sets.own_gpu()?;
+    let mut reader = csv::Reader::from_reader(sets.open(&sets.own(&format!("{source}.csv.gz"))?)?);
     let headers = reader.headers()?.clone();
     let column = |name: &str| headers.iter().position(|h| h == name);
-    let need = |name: &str| column(name).with_context(|| format!("{}: no column {name}", path.display()));
+    let need = |name: &str| column(name).with_context(|| format!("{source}: no column {name}"));
     let (op, phase, dtype, shape, us) =
         (need("op")?, need("phase")?, need("dtype")?, need("shape")?, need("gpu_us")?);
     let names = column("kernels");
@@ -64,7 +54,7 @@ pub fn operators(path: &Path, gpu: usize, source: &'static str) -> Result<Vec<Me
             Err(e) => {
                 skipped += 1;
                 if skipped <= 3 {
-                    note(&format!("{}: skipped a row: {e}", path.display()));
+                    note(&format!("{source}: skipped a row: {e}"));
                 }
             }
         }
@@ -83,8 +73,8 @@ pub const WITHOUT_CUDNN: [(&str, f64); 3] =
     [("products", CUDNN_GAP_US), ("products_more", REST_GAP_US), ("rowwise", CUDNN_GAP_US)];
 
 /// Reads a file of [`WITHOUT_CUDNN`] as if its process had used cuDNN, as nearly every job does.
-pub fn without_cudnn(path: &Path, source: &'static str, gap_us: f64) -> Result<Vec<Measured>> {
-    let mut rows = optional(path, source)?;
+pub fn without_cudnn(sets: &Sets, source: &'static str, gap_us: f64) -> Result<Vec<Measured>> {
+    let mut rows = operators(sets, source)?;
     for r in &mut rows {
         let kernels =
             if r.kernels.is_empty() { launches(&r.call) } else { r.kernels.split('|').count() as f64 };
@@ -93,66 +83,10 @@ pub fn without_cudnn(path: &Path, source: &'static str, gap_us: f64) -> Result<V
     Ok(rows)
 }
 
-/// Reads a file of operators measured on the H200, or nothing if it is not there.
-pub fn optional(path: &Path, source: &'static str) -> Result<Vec<Measured>> {
-    if path.exists() { operators(path, 0, source) } else { Ok(Vec::new()) }
-}
-
 /// Says something on the terminal.
 #[allow(clippy::print_stderr)]
 pub fn note(text: &str) {
     eprintln!("{text}");
-}
-
-/// GPUs of the measurements, by index.
-pub const GPUS: [&str; 13] = [
-    "h200",
-    "a100-sxm-80gb",
-    "h100-sxm",
-    "l40s",
-    "b200",
-    "p4",
-    "p100-pcie",
-    "v100-pcie-32gb",
-    "t4",
-    "a100-pcie-40gb",
-    "mi100",
-    "titan-xp",
-    "v100-sxm2-16gb",
-];
-
-/// Which of them speaks for a library and a generation, the first that is not left out; a library alone speaks for generations without
-/// measurements.
-const REFERENCES: [(&str, &[&str]); 13] = [
-    ("own", &["h200"]),
-    ("own/hopper", &["h200"]),
-    ("served", &["h100-sxm", "a100-sxm-80gb"]),
-    ("served/ampere", &["a100-sxm-80gb"]),
-    ("served/ada", &["l40s"]),
-    ("served/hopper", &["h100-sxm"]),
-    ("served/blackwell", &["b200"]),
-    ("plain", &["v100-pcie-32gb", "a100-pcie-40gb"]),
-    ("plain/pascal", &["p100-pcie", "p4"]),
-    ("plain/volta", &["v100-pcie-32gb"]),
-    ("plain/turing", &["t4"]),
-    ("plain/ampere", &["a100-pcie-40gb"]),
-    ("plain/cdna1", &["mi100"]),
-];
-
-/// The GPUs that measurements lie on, by library and generation, without one of [`GPUS`].
-pub fn references(without: Option<usize>) -> BTreeMap<String, String> {
-    let left_out = without.map(|g| GPUS[g]);
-    let first = |names: &[&str]| names.iter().find(|n| Some(**n) != left_out).map(ToString::to_string);
-    REFERENCES.iter().filter_map(|(key, names)| Some((key.to_string(), first(names)?))).collect()
-}
-
-/// The GPUs with all their figures.
-pub fn gpus() -> Result<Vec<Gpu>> {
-    GPUS.iter().map(|name| Ok(catalog::find(name)?)).collect()
-}
-
-fn index(name: &str) -> usize {
-    GPUS.iter().position(|g| *g == name).unwrap_or(0)
 }
 
 /// Every how many rows of `served.csv.gz` teach the H200's own fit: their operands stay in the L2 more often than those of
@@ -160,14 +94,14 @@ fn index(name: &str) -> usize {
 const SERVED_STEP: usize = 4;
 
 /// Served products as rows of the H200's own fit.
-pub fn served_as_own(own: &Path) -> Result<Vec<Measured>> {
-    let rows = without_cudnn(&own.join("served.csv.gz"), "served", CUDNN_GAP_US)?;
+pub fn served_as_own(sets: &Sets) -> Result<Vec<Measured>> {
+    let rows = without_cudnn(sets, "served", CUDNN_GAP_US)?;
     Ok(rows.into_iter().step_by(SERVED_STEP).collect())
 }
 
 /// bf16 products on four GPUs (aiconfigurator): linear layers without bias, milliseconds.
-pub fn bf16_products(shared: &Path) -> Result<Vec<Measured>> {
-    let mut reader = csv::Reader::from_reader(open(&shared.join("aiconfigurator/gemm_bf16.csv.gz"))?);
+pub fn bf16_products(sets: &Sets) -> Result<Vec<Measured>> {
+    let mut reader = csv::Reader::from_reader(sets.open("aiconfigurator/gemm_bf16.csv.gz")?);
     let columns = [("a100-sxm-80gb", 3), ("b200", 4), ("h100-sxm", 5), ("l40s", 6)];
     let mut out = Vec::new();
     for record in reader.records() {
@@ -178,7 +112,7 @@ pub fn bf16_products(shared: &Path) -> Result<Vec<Measured>> {
             if let Ok(ms) = r[c].parse::<f64>() {
                 out.push(Measured {
                     call: call.clone(),
-                    gpu: index(gpu),
+                    gpu: sets.index(gpu)?,
                     us: ms * 1e3,
                     kernels: String::new(),
                     source: "published",
@@ -190,7 +124,7 @@ pub fn bf16_products(shared: &Path) -> Result<Vec<Measured>> {
 }
 
 /// Index of a GPU by its name in the NeuSight files.
-pub fn neusight_gpu(device: &str) -> Option<usize> {
+pub fn neusight_gpu(sets: &Sets, device: &str) -> Option<usize> {
     let name = match device.replace('_', " ").as_str() {
         "Tesla P4" => "p4",
         "Tesla P100-PCIE-16GB" => "p100-pcie",
@@ -200,18 +134,17 @@ pub fn neusight_gpu(device: &str) -> Option<usize> {
         "AMD Instinct MI100" => "mi100",
         _ => return None,
     };
-    Some(index(name))
+    sets.index(name).ok()
 }
 
 /// fp32 products on six GPUs (NeuSight). There N is the reduction: (B,M,N) x (B,N,K).
-pub fn fp32_products(shared: &Path) -> Result<Vec<Measured>> {
+pub fn fp32_products(sets: &Sets) -> Result<Vec<Measured>> {
     let mut out = Vec::new();
     for file in ["bmm", "linear"] {
-        let mut reader =
-            csv::Reader::from_reader(open(&shared.join(format!("neusight/{file}_fwd_fp32.csv.gz")))?);
+        let mut reader = csv::Reader::from_reader(sets.open(&format!("neusight/{file}_fwd_fp32.csv.gz"))?);
         for record in reader.records() {
             let r = record?;
-            let Some(gpu) = neusight_gpu(&r[1]) else { continue };
+            let Some(gpu) = neusight_gpu(sets, &r[1]) else { continue };
             let d = |i: usize| r[i].parse::<u64>();
             let (b, m, k, n) = (d(4)?, d(5)?, d(6)?, d(7)?);
             let gemm = if file == "bmm" { Gemm::bmm(b, m, n, k) } else { Gemm::linear(b * m, n, k, true) };
@@ -229,12 +162,12 @@ pub fn fp32_products(shared: &Path) -> Result<Vec<Measured>> {
 }
 
 /// fp32 vector operators on six GPUs (NeuSight).
-pub fn fp32_vectors(shared: &Path) -> Result<Vec<Measured>> {
-    let mut reader = csv::Reader::from_reader(open(&shared.join("neusight/vector_fwd_fp32.csv.gz"))?);
+pub fn fp32_vectors(sets: &Sets) -> Result<Vec<Measured>> {
+    let mut reader = csv::Reader::from_reader(sets.open("neusight/vector_fwd_fp32.csv.gz")?);
     let mut out = Vec::new();
     for record in reader.records() {
         let r = record?;
-        let Some(gpu) = neusight_gpu(&r[1]) else { continue };
+        let Some(gpu) = neusight_gpu(sets, &r[1]) else { continue };
         let (rows, cols) = (r[4].parse::<u64>()?, r[5].parse::<u64>()?);
         let e = |kind| Op::Elementwise(Elementwise { kind, n: rows * cols });
         let op = match &r[2] {
@@ -261,8 +194,8 @@ pub fn fp32_vectors(shared: &Path) -> Result<Vec<Measured>> {
 }
 
 /// fp8 products (one scale per tensor) on three GPUs (aiconfigurator).
-pub fn fp8_products(shared: &Path) -> Result<Vec<Measured>> {
-    let mut reader = csv::Reader::from_reader(open(&shared.join("aiconfigurator/gemm_quantized.csv.gz"))?);
+pub fn fp8_products(sets: &Sets) -> Result<Vec<Measured>> {
+    let mut reader = csv::Reader::from_reader(sets.open("aiconfigurator/gemm_quantized.csv.gz")?);
     let mut out = Vec::new();
     for record in reader.records() {
         let r = record?;
@@ -276,7 +209,7 @@ pub fn fp8_products(shared: &Path) -> Result<Vec<Measured>> {
         let call = OpCall::fwd(Op::Gemm(Gemm::linear(d(3)?, d(4)?, d(5)?, false)), Dtype::Fp8);
         out.push(Measured {
             call,
-            gpu: index(gpu),
+            gpu: sets.index(gpu)?,
             us: r[6].parse::<f64>()? * 1e3,
             kernels: String::new(),
             source: "published",
@@ -288,11 +221,11 @@ pub fn fp8_products(shared: &Path) -> Result<Vec<Measured>> {
 /// bf16 attention of an inference server on four GPUs (aiconfigurator): prefill (causal) and decode. Rows with a window are left out, and so are B200 prefill rows marked as having none: they are
 /// faster than rows with a window of 128 and than the chip's peak. The encoder file is not read: its times at one
 /// shape jump by factors of ten between neighbours (B200: 2 to 30 % of peak), so it did not time the kernel alone.
-pub fn published_attention(shared: &Path) -> Result<Vec<Measured>> {
+pub fn published_attention(sets: &Sets) -> Result<Vec<Measured>> {
     let mut out = Vec::new();
     for kind in ["context", "generation"] {
-        let path = shared.join(format!("aiconfigurator/{kind}_attention.csv.gz"));
-        let mut reader = csv::Reader::from_reader(open(&path)?);
+        let mut reader =
+            csv::Reader::from_reader(sets.open(&format!("aiconfigurator/{kind}_attention.csv.gz"))?);
         let headers = reader.headers()?.clone();
         let column = |name: &str| headers.iter().position(|h| h == name);
         for record in reader.records() {
@@ -326,7 +259,7 @@ pub fn published_attention(shared: &Path) -> Result<Vec<Measured>> {
             };
             out.push(Measured {
                 call: OpCall::fwd(Op::Attention(op), Dtype::Bf16),
-                gpu: index(gpu),
+                gpu: sets.index(gpu)?,
                 us: text("time_ms").parse::<f64>()? * 1e3,
                 kernels: text("kernel_source").to_string(),
                 source: "published",
@@ -338,8 +271,8 @@ pub fn published_attention(shared: &Path) -> Result<Vec<Measured>> {
 
 /// fp32 recurrent layers on TITAN Xp and V100 (DeepBench), one layer, input as wide as the state. Rows under
 /// 0.05 ms are left out: they are given to 1 us.
-pub fn published_rnn(shared: &Path) -> Result<Vec<Measured>> {
-    let mut reader = csv::Reader::from_reader(open(&shared.join("deepbench/rnn.csv"))?);
+pub fn published_rnn(sets: &Sets) -> Result<Vec<Measured>> {
+    let mut reader = csv::Reader::from_reader(sets.open("deepbench/rnn.csv")?);
     let mut out = Vec::new();
     for record in reader.records() {
         let r = record?;
@@ -363,7 +296,7 @@ pub fn published_rnn(shared: &Path) -> Result<Vec<Measured>> {
         if us >= 50.0 {
             out.push(Measured {
                 call: OpCall::fwd(Op::Rnn(op), Dtype::Fp32),
-                gpu: index(gpu),
+                gpu: sets.index(gpu)?,
                 us,
                 kernels: String::new(),
                 source: "published",
@@ -374,12 +307,12 @@ pub fn published_rnn(shared: &Path) -> Result<Vec<Measured>> {
 }
 
 /// fp32 3x3 convolutions on P4, T4 and V100 (NeuSight; cuDNN chose the fastest algorithm by trial).
-pub fn fp32_convolutions(shared: &Path) -> Result<Vec<Measured>> {
-    let mut reader = csv::Reader::from_reader(open(&shared.join("neusight/conv2d_fwd_fp32.csv.gz"))?);
+pub fn fp32_convolutions(sets: &Sets) -> Result<Vec<Measured>> {
+    let mut reader = csv::Reader::from_reader(sets.open("neusight/conv2d_fwd_fp32.csv.gz")?);
     let mut out = Vec::new();
     for record in reader.records() {
         let r = record?;
-        let Some(gpu) = neusight_gpu(&r[1]) else { continue };
+        let Some(gpu) = neusight_gpu(sets, &r[1]) else { continue };
         let d = |i: usize| r[i].parse::<u64>();
         let conv = Conv::square(d(4)?, d(5)?, d(8)?, d(6)?, d(7)?, d(9)?, d(10)?);
         out.push(Measured {
@@ -394,8 +327,8 @@ pub fn fp32_convolutions(shared: &Path) -> Result<Vec<Measured>> {
 }
 
 /// fp32 convolutions on TITAN Xp and V100 (DeepBench; the fastest algorithm).
-pub fn deepbench_convolutions(shared: &Path) -> Result<Vec<Measured>> {
-    let mut reader = csv::Reader::from_reader(open(&shared.join("deepbench/conv.csv"))?);
+pub fn deepbench_convolutions(sets: &Sets) -> Result<Vec<Measured>> {
+    let mut reader = csv::Reader::from_reader(sets.open("deepbench/conv.csv")?);
     let headers = reader.headers()?.clone();
     let at =
         |name: &str| headers.iter().position(|h| h == name).with_context(|| format!("deepbench: no {name}"));
@@ -423,7 +356,13 @@ pub fn deepbench_convolutions(shared: &Path) -> Result<Vec<Measured>> {
         let gpu = if r[gpu].starts_with("TITAN") { "titan-xp" } else { "v100-sxm2-16gb" };
         if us > 50.0 {
             let call = OpCall::fwd(Op::Conv(conv), Dtype::Fp32);
-            out.push(Measured { call, gpu: index(gpu), us, kernels: String::new(), source: "published" });
+            out.push(Measured {
+                call,
+                gpu: sets.index(gpu)?,
+                us,
+                kernels: String::new(),
+                source: "published",
+            });
         }
     }
     Ok(out)

@@ -3,13 +3,13 @@
 //! The rules that carry operators there have constants of a study of these same runs (`kernels/tensor_conv.rs`, GPUs left out in turn
 //! there); trees and other constants saw none of them.
 
-use anyhow::{Context as _, Result};
+use crate::sets::Sets;
+use anyhow::Result;
 use preflop_core::gpu::{Gpu, catalog};
 use preflop_core::model::{LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{IterationPrediction, TimeModel};
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 
 /// One published run.
 struct Run {
@@ -30,12 +30,10 @@ const FILES: [(&str, &str, &str); 3] = [
     ("networks_v100_rtx2080ti_tensorflow.csv", "zoo_model", "iteration_ms"),
 ];
 
-fn runs(shared: &Path) -> Result<Vec<Run>> {
+fn runs(sets: &Sets) -> Result<Vec<Run>> {
     let mut out = Vec::new();
     for (number, (file, model, time)) in FILES.iter().enumerate() {
-        let path = shared.join("other_gpus").join(file);
-        let mut reader =
-            csv::Reader::from_path(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
+        let mut reader = csv::Reader::from_reader(sets.open(&format!("other_gpus/{file}"))?);
         let columns: HashMap<String, usize> =
             reader.headers()?.iter().enumerate().map(|(i, c)| (c.to_string(), i)).collect();
         for record in reader.records() {
@@ -78,10 +76,10 @@ fn predicted(model: &TimeModel, run: &Run, gpu: &Gpu) -> Option<IterationPredict
 }
 
 /// Errors of the published runs by set, and how many lie in the interval. Runs that old hosts limit are left out.
-pub fn report(shared: &Path) -> Result<()> {
+pub fn report(sets: &Sets) -> Result<()> {
     let model = TimeModel::embedded();
-    let mut sets: BTreeMap<String, Vec<(f64, bool, f64)>> = BTreeMap::new();
-    for run in runs(shared)? {
+    let mut groups: BTreeMap<String, Vec<(f64, bool, f64)>> = BTreeMap::new();
+    for run in runs(sets)? {
         // The V100 SXM3 of the runs has the chip of the SXM2, which the catalogue has.
         let gpu = catalog::find(&run.gpu.replace("sxm3", "sxm2"))?;
         let Some(p) = predicted(&model, &run, &gpu) else { continue };
@@ -90,10 +88,10 @@ pub fn report(shared: &Path) -> Result<()> {
         }
         let inside = p.low.ms() <= run.ms && run.ms <= p.high.ms();
         let entry = (p.time.ms() / run.ms - 1.0, inside, (p.high / p.low).ln() / 2.0);
-        sets.entry(run.set).or_default().push(entry);
-        sets.entry("all".to_string()).or_default().push(entry);
+        groups.entry(run.set).or_default().push(entry);
+        groups.entry("all".to_string()).or_default().push(entry);
     }
-    for (set, rows) in &sets {
+    for (set, rows) in &groups {
         let n = rows.len() as f64;
         let mean = rows.iter().map(|r| r.0.abs()).sum::<f64>() / n;
         let inside = rows.iter().filter(|r| r.1).count() as f64 / n;

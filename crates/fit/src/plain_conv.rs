@@ -1,8 +1,9 @@
 //! Fits fp32 convolutions outside Hopper: constants per algorithm, then the correction.
 
-use crate::data::{GPUS, Measured};
+use crate::data::Measured;
 use crate::gbdt::{Random, Settings};
 use crate::samples::{Sample, fit};
+use crate::sets::Sets;
 use crate::simplex::minimise;
 use crate::unseen::{self, LeftOut};
 use anyhow::Result;
@@ -98,7 +99,8 @@ pub fn samples(rows: &[Row], gpus: &[Gpu], forms: &BTreeMap<String, Vec<f64>>) -
 }
 
 /// Every row by a model that did not see its GPU.
-pub fn left_out(rows: &[Row], gpus: &[Gpu], settings: Settings) -> Result<Vec<LeftOut>> {
+pub fn left_out(rows: &[Row], sets: &Sets, settings: Settings) -> Result<Vec<LeftOut>> {
+    let gpus = &sets.gpus;
     let each: BTreeSet<usize> = rows.iter().map(|r| r.gpu).collect();
     let models: BTreeMap<usize, (TimeModel, Gpu)> = each
         .into_par_iter()
@@ -108,7 +110,7 @@ pub fn left_out(rows: &[Row], gpus: &[Gpu], settings: Settings) -> Result<Vec<Le
             let forest = fit(&samples(&others, gpus, &forms), FEATURES, &settings, |_| true);
             let file = ConstantsFile { forms, ..ConstantsFile::default() };
             let forests = BTreeMap::from([(NAME.to_string(), forest)]);
-            Ok((g, (unseen::model(file, &forests, g)?, unseen::stranger(GPUS[g])?)))
+            Ok((g, (unseen::model(file, &forests, sets, g)?, unseen::stranger(&gpus[g].name)?)))
         })
         .collect::<Result<_>>()?;
     Ok(rows

@@ -1,6 +1,6 @@
 //! Fits fp32 softmax and layer norm outside Hopper: two constants per kernel.
 
-use crate::data::{GPUS, Measured};
+use crate::data::Measured;
 use crate::simplex::minimise;
 use crate::unseen::{LeftOut, stranger};
 use anyhow::Result;
@@ -64,7 +64,7 @@ pub fn left_out(rows: &[Row], gpus: &[Gpu]) -> Result<Vec<LeftOut>> {
         .map(|g| {
             let (own, others): (Vec<Row>, Vec<Row>) = rows.iter().cloned().partition(|r| r.gpu == g);
             let forms = constants(&others, gpus);
-            let gpu = stranger(GPUS[g])?;
+            let gpu = stranger(&gpus[g].name)?;
             let predict = |r: &Row| {
                 let figures = forms[r.kernel.key()].as_slice().try_into().unwrap_or(r.kernel.start());
                 let predicted = r.kernel.time(&r.op, &figures, &gpu);

@@ -1,14 +1,14 @@
 //! Fits the operators that are bound by memory.
 
-use crate::data::{self, Measured};
-use crate::e2e::Case;
+use crate::data::Measured;
+use crate::e2e::Run;
 use crate::samples::Sample;
+use crate::sets::Sets;
 use anyhow::Result;
 use preflop_core::gpu::Gpu;
 use preflop_core::kernels::{linear, stream};
 use preflop_core::ops::{Family, Op, SpatialKind};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// The families fitted here.
 pub const FAMILIES: [Family; 4] = [Family::Rowwise, Family::Spatial, Family::Elementwise, Family::Movement];
@@ -37,13 +37,13 @@ pub struct Sums {
 }
 
 /// Batch norms with stored statistics, of which few were measured one by one, from profiles of inference.
-pub fn stored_norms(cases: &[Case], kernels: &Path, gpu: &Gpu) -> Result<Vec<Sums>> {
+pub fn stored_norms(sets: &Sets, runs: &[Run], gpu: &Gpu) -> Result<Vec<Sums>> {
     // By cuDNN in fp32; by PyTorch in bf16: the norm itself, its deviations, and a copy of 1 us.
     const NORM: &str = "batch_norm_transform_input_kernel<c10::BFloat16";
     const PARTS: [&str; 3] = ["bn_fw_inf", NORM, "batch_norm_calc_invstd"];
     const COPY: f64 = 1.04e-6;
     let mut times: BTreeMap<[String; 4], f64> = BTreeMap::new();
-    let mut reader = csv::Reader::from_reader(data::open(kernels)?);
+    let mut reader = csv::Reader::from_reader(sets.open(&sets.own("e2e_kernels.csv.gz")?)?);
     for record in reader.records() {
         let r = record?;
         if &r[4] == "infer" && PARTS.iter().any(|p| r[5].contains(p)) {
@@ -53,7 +53,7 @@ pub fn stored_norms(cases: &[Case], kernels: &Path, gpu: &Gpu) -> Result<Vec<Sum
         }
     }
     let mut out = Vec::new();
-    for c in cases {
+    for c in runs {
         let key = [c.model.clone(), c.batch.to_string(), c.precision.clone(), c.mode.clone()];
         let Some(&seconds) = times.get(&key) else { continue };
         let mut sums = Sums { class: 0, terms: [0.0; linear::TERMS], seconds };

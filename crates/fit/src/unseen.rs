@@ -4,11 +4,12 @@
 //! left out too. The model then takes the path it takes for any GPU: its generation if another GPU of it was
 //! measured, else its kin, else all together. What stays are the figures typical of generations (`resolve.rs`).
 
-use crate::data::{GPUS, Measured, references};
+use crate::data::Measured;
 use crate::gbdt::Settings;
 use crate::gemm;
 use crate::rows;
 use crate::samples::fit;
+use crate::sets::Sets;
 use anyhow::{Context, Result};
 use preflop_core::Dtype;
 use preflop_core::gpu::Architecture;
@@ -53,16 +54,14 @@ pub fn stranger(name: &str) -> Result<Gpu> {
     Ok(Gpu { name: String::new(), ..parse(&kept, file)? })
 }
 
-/// The GPU of the project's own measurements: the first.
-const OWN: &str = GPUS[0];
-
 /// A model of these constants and forests alone, to which no measurement of one GPU speaks.
 pub fn model(
     constants: ConstantsFile,
     forests: &BTreeMap<String, Forest>,
+    sets: &Sets,
     without: usize,
 ) -> Result<TimeModel> {
-    let constants = ConstantsFile { references: references(Some(without)), ..constants };
+    let constants = ConstantsFile { references: sets.references(Some(without)), ..constants };
     let bytes = write_forests(forests, &Choosers::default());
     Ok(TimeModel::new(Fitted::read(&serde_json::to_string(&constants)?, &bytes)?))
 }
@@ -71,35 +70,37 @@ pub fn model(
 fn product_fit(
     name: &str,
     rows: &[gemm::Row],
-    gpus: &[Gpu],
+    sets: &Sets,
+    own: &Fitted,
     settings: Settings,
     without: usize,
 ) -> (ConstantsFile, BTreeMap<String, Forest>) {
+    let gpus = &sets.gpus;
     let others: Vec<gemm::Row> = rows.iter().filter(|r| r.gpu != without).copied().collect();
     let fitted = gemm::Fit::new(&others, gpus);
     let mut constants = ConstantsFile { tiles: fitted.constants().collect(), ..ConstantsFile::default() };
-    let (own, all) = (fitted.samples(gpus, false), fitted.samples(gpus, true));
+    let (each, all) = (fitted.samples(gpus, false), fitted.samples(gpus, true));
     let mut forests = BTreeMap::from([
-        (name.to_string(), fit(&own, gemm_form::FEATURES, &settings, |_| true)),
+        (name.to_string(), fit(&each, gemm_form::FEATURES, &settings, |_| true)),
         (gemm::pooled_name(name), fit(&all, gemm_form::FEATURES, &gemm::across(settings), |_| true)),
     ]);
-    if GPUS[without] != OWN {
-        own_products(&mut constants, &mut forests);
+    // The project's own GPU is the first.
+    if without != 0 {
+        own_products(own, &mut constants, &mut forests);
     }
     (constants, forests)
 }
 
 /// The project's own measurements speak for the other GPUs of their generation.
-fn own_products(constants: &mut ConstantsFile, forests: &mut BTreeMap<String, Forest>) {
-    let shipped = Fitted::embedded();
+fn own_products(own: &Fitted, constants: &mut ConstantsFile, forests: &mut BTreeMap<String, Forest>) {
     for dtype in [Dtype::Bf16, Dtype::Fp16] {
         let key = TileKey { dtype, class: 2, generation: Architecture::Hopper };
-        if let Some(c) = shipped.tile_of(key) {
+        if let Some(c) = own.tile_of(key) {
             constants.tiles.insert(key.text(), c.to_array());
         }
     }
     let name = gemm_form::own_forest(Dtype::Bf16, 2);
-    forests.extend(shipped.forest(name).map(|f| (name.to_string(), f.clone())));
+    forests.extend(own.forest(name).map(|f| (name.to_string(), f.clone())));
 }
 
 /// The shipped model with fp32 products, softmax and layer norm as they are fitted without one GPU, and that GPU as a
@@ -108,10 +109,11 @@ pub fn shipped_without(
     without: usize,
     products: &[gemm::Row],
     vectors: &[rows::Row],
-    gpus: &[Gpu],
+    sets: &Sets,
     settings: Settings,
 ) -> Result<(TimeModel, Gpu)> {
-    let (new, forests) = product_fit("gemm/fp32", products, gpus, settings, without);
+    let shipped = Fitted::embedded();
+    let (new, forests) = product_fit("gemm/fp32", products, sets, &shipped, settings, without);
     let text = std::fs::read_to_string("data/fitted/constants.json")?;
     let mut constants: ConstantsFile = serde_json::from_str(&text)?;
     // Constants of one generation that the others do not give must not stay.
@@ -119,16 +121,15 @@ pub fn shipped_without(
     constants.tiles.retain(|k, _| class_of(k).is_none_or(|c| !plain.contains(&c)));
     constants.tiles.extend(new.tiles);
     let others: Vec<rows::Row> = vectors.iter().filter(|r| r.gpu != without).cloned().collect();
-    constants.forms.extend(rows::constants(&others, gpus));
-    constants.references = references(Some(without));
-    let shipped = Fitted::embedded();
+    constants.forms.extend(rows::constants(&others, &sets.gpus));
+    constants.references = sets.references(Some(without));
     let mut all: BTreeMap<String, Forest> =
         shipped.forests().map(|(name, f)| (name.to_string(), f.clone())).collect();
     all.extend(forests);
     let choosers = shipped.choosers().unwrap_or_default();
     let bytes = write_forests(&all, &choosers);
     let fitted = Fitted::read(&serde_json::to_string(&constants)?, &bytes)?;
-    Ok((TimeModel::new(fitted), stranger(GPUS[without])?))
+    Ok((TimeModel::new(fitted), stranger(&sets.gpus[without].name)?))
 }
 
 fn class_of(key: &str) -> Option<(u8, Dtype)> {
@@ -136,13 +137,20 @@ fn class_of(key: &str) -> Option<(u8, Dtype)> {
 }
 
 /// Every product by a model that did not see its GPU.
-pub fn products(name: &str, rows: &[gemm::Row], gpus: &[Gpu], settings: Settings) -> Result<Vec<LeftOut>> {
+/// `own` speaks for the project's own measurements.
+pub fn products(
+    name: &str,
+    rows: &[gemm::Row],
+    sets: &Sets,
+    own: &Fitted,
+    settings: Settings,
+) -> Result<Vec<LeftOut>> {
     let each: BTreeSet<usize> = rows.iter().map(|r| r.gpu).collect();
     let models: BTreeMap<usize, (TimeModel, Gpu)> = each
         .into_par_iter()
         .map(|g| {
-            let (constants, forests) = product_fit(name, rows, gpus, settings, g);
-            Ok((g, (model(constants, &forests, g)?, stranger(GPUS[g])?)))
+            let (constants, forests) = product_fit(name, rows, sets, own, settings, g);
+            Ok((g, (model(constants, &forests, sets, g)?, stranger(&sets.gpus[g].name)?)))
         })
         .collect::<Result<_>>()?;
     Ok(rows
@@ -159,11 +167,11 @@ pub fn products(name: &str, rows: &[gemm::Row], gpus: &[Gpu], settings: Settings
         .collect())
 }
 
-/// Rows of GPUs that are in no fit of their family, by the shipped model: all operators bound by memory outside the
+/// Rows of GPUs that are in no fit of their family, by a model: all operators bound by memory outside the
 /// H200, in a class for each family, and recurrent layers without the factor of their generation.
-pub fn elsewhere(rows: &[Measured]) -> Result<Vec<LeftOut>> {
-    let (model, fitted) = (TimeModel::embedded(), Fitted::embedded());
-    let strangers: Vec<Gpu> = GPUS.iter().map(|g| stranger(g)).collect::<Result<_>>()?;
+pub fn elsewhere(rows: &[Measured], model: &TimeModel, gpus: &[Gpu]) -> Result<Vec<LeftOut>> {
+    let fitted = model.fitted();
+    let strangers: Vec<Gpu> = gpus.iter().map(|g| stranger(&g.name)).collect::<Result<_>>()?;
     let one = |m: &Measured| {
         let gpu = &strangers[m.gpu];
         let held = TimeModel::factor_key(&m.call, gpu.architecture)

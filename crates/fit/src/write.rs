@@ -1,12 +1,13 @@
 //! Trains each family, reports it, and writes the generated files.
 
-use crate::data::{GPUS, references};
 use crate::gbdt::Settings;
 use crate::samples::{Sample, cross_validate, fit, fit_all, intervals};
 use crate::score::score;
+use crate::sets::Sets;
 use crate::unseen::LeftOut;
 use anyhow::Result;
 use preflop_core::gpu::Gpu;
+use preflop_core::time::TimeModel;
 use preflop_core::time::choice::Choosers;
 use preflop_core::time::fitted::{ConstantsFile, Fitted, LogInterval, write_forests};
 use preflop_core::time::trees::Forest;
@@ -15,7 +16,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// One line of the cross-validation report.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, serde::Serialize)]
 struct ScoreRow {
     family: String,
     class: String,
@@ -34,7 +35,6 @@ pub struct Learner {
     features: usize,
     settings: Settings,
     beside: Option<(String, Vec<Sample>, Settings)>,
-    left_out: Vec<LeftOut>,
 }
 
 /// A family learned: its forest, what cross-validation said, its intervals.
@@ -53,19 +53,13 @@ impl Learner {
         for s in samples.iter_mut().filter(|s| s.forest.is_empty()) {
             s.forest = name;
         }
-        Self { name: name.to_string(), samples, features, settings, beside: None, left_out: Vec::new() }
+        Self { name: name.to_string(), samples, features, settings, beside: None }
     }
 
     /// A second forest that ships with the family.
     #[must_use]
     pub fn beside(self, name: &str, samples: Vec<Sample>, settings: Settings) -> Self {
         Self { beside: Some((name.to_string(), samples, settings)), ..self }
-    }
-
-    /// What models that did not see a GPU say of its rows.
-    #[must_use]
-    pub fn left_out(self, rows: Vec<LeftOut>) -> Self {
-        Self { left_out: rows, ..self }
     }
 
     /// Cross-validates and, unless `only_check`, trains on everything.
@@ -79,13 +73,23 @@ impl Learner {
                 forests.push((name.clone(), fit(samples, self.features, settings, |_| true)));
             }
         }
-        Learned { name: self.name, samples: self.samples, forests, predicted, left_out: self.left_out }
+        Learned { name: self.name, samples: self.samples, forests, predicted, left_out: Vec::new() }
     }
 }
 
 impl Learned {
+    /// Name of the family.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What models that did not see a GPU say of its rows.
+    pub fn leave_out(&mut self, rows: Vec<LeftOut>) {
+        self.left_out = rows;
+    }
+
     /// Errors by class and GPU, as text.
-    pub fn report(&self) -> String {
+    pub fn report(&self, gpus: &[Gpu]) -> String {
         let mut out = String::new();
         let all = || self.samples.iter().zip(&self.predicted);
         let _ = writeln!(out, "{}", self.name);
@@ -96,12 +100,12 @@ impl Learned {
         );
         let _ = writeln!(out, "  cross-validated  {}", score(all().map(|(s, p)| (*p, s.seconds))));
         let mut classes: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
-        let mut gpus: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut by_gpu: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (i, (s, p)) in all().enumerate() {
             classes.entry(&s.class).or_default().push((*p, s.seconds));
-            gpus.entry(s.gpu).or_default().push(i);
+            by_gpu.entry(s.gpu).or_default().push(i);
         }
-        let several = gpus.len() > 1;
+        let several = by_gpu.len() > 1;
         let sources: BTreeSet<&str> =
             self.samples.iter().map(|s| s.source).filter(|s| !s.is_empty()).collect();
         for source in sources {
@@ -113,18 +117,18 @@ impl Learned {
                 let _ = writeln!(out, "    {class:34} {}", score(pairs));
             }
         }
-        for (gpu, members) in gpus.into_iter().filter(|_| several) {
+        for (gpu, members) in by_gpu.into_iter().filter(|_| several) {
             let pairs = members.iter().map(|&i| (self.predicted[i], self.samples[i].seconds));
-            let _ = writeln!(out, "    {:16} cross-validated {}", GPUS[gpu], score(pairs));
+            let _ = writeln!(out, "    {:16} cross-validated {}", gpus[gpu].name, score(pairs));
         }
         for (gpu, pairs) in self.strangers() {
-            let _ = writeln!(out, "    {:16} left out        {}", GPUS[gpu], score(pairs));
+            let _ = writeln!(out, "    {:16} left out        {}", gpus[gpu].name, score(pairs));
         }
         out
     }
 
     /// The same as rows for `report.json`.
-    fn rows(&self) -> Vec<ScoreRow> {
+    fn rows(&self, gpus: &[Gpu]) -> Vec<ScoreRow> {
         let row = |class: &str, gpu: &str, how: &str, pairs: Vec<(f64, f64)>| {
             let s = score(pairs);
             ScoreRow {
@@ -179,7 +183,7 @@ impl Learned {
             ));
         }
         for (gpu, pairs) in self.strangers() {
-            out.push(row("all", GPUS[gpu], "GPU left out", pairs));
+            out.push(row("all", &gpus[gpu].name, "GPU left out", pairs));
         }
         out
     }
@@ -204,77 +208,99 @@ impl Learned {
     }
 }
 
-/// Writes `constants.json`, `trees.bin` and `report.json` (what cross-validation said). With `update`, what was
-/// not fitted this time stays as it was.
-pub fn files(
-    folder: &Path,
-    gpus: &[Gpu],
-    mut constants: ConstantsFile,
-    learned: &[Learned],
-    choosers: Option<Choosers>,
-    update: bool,
-) -> Result<()> {
-    let family = |name: &str| name.split('/').next().unwrap_or(name).to_string();
-    for l in learned {
-        let by_class = intervals(l.logs().map(|(s, log)| (s.class.clone(), log)), 20);
-        // The first to measure a class speaks for it; where it measured several generations, for each.
-        let new = by_class.keys().filter(|c| !constants.intervals.contains_key(*c)).cloned();
-        let new: BTreeSet<String> = new.collect();
-        for (class, interval) in by_class {
-            constants.intervals.entry(class).or_insert(interval);
+/// What a fit writes.
+pub struct Files(BTreeMap<&'static str, Vec<u8>>);
+
+impl Files {
+    /// `constants.json`, `trees.bin`, `report.json` (what cross-validation said) and `provenance.json`.
+    pub fn new(
+        sets: &Sets,
+        mut constants: ConstantsFile,
+        learned: &[Learned],
+        choosers: &Choosers,
+    ) -> Result<Self> {
+        let gpus = &sets.gpus;
+        for l in learned {
+            let by_class = intervals(l.logs().map(|(s, log)| (s.class.clone(), log)), 20);
+            // The first to measure a class speaks for it; where it measured several generations, for each.
+            let new = by_class.keys().filter(|c| !constants.intervals.contains_key(*c)).cloned();
+            let new: BTreeSet<String> = new.collect();
+            for (class, interval) in by_class {
+                constants.intervals.entry(class).or_insert(interval);
+            }
+            if l.samples.iter().any(|s| s.gpu != l.samples[0].gpu) {
+                let name = |s: &Sample| format!("{}/{}", s.class, gpus[s.gpu].architecture.name());
+                let rows = l.logs().filter(|(s, _)| new.contains(&s.class)).map(|(s, log)| (name(s), log));
+                constants.intervals.extend(intervals(rows, 20));
+            }
         }
-        if l.samples.iter().any(|s| s.gpu != l.samples[0].gpu) {
-            let name = |s: &Sample| format!("{}/{}", s.class, gpus[s.gpu].architecture.name());
-            let rows = l.logs().filter(|(s, _)| new.contains(&s.class)).map(|(s, log)| (name(s), log));
-            constants.intervals.extend(intervals(rows, 20));
-        }
+        let family = |name: &str| name.split('/').next().unwrap_or(name).to_string();
+        let everyone = learned.iter().flat_map(|l| l.logs().map(move |(_, log)| (family(&l.name), log)));
+        constants.intervals.extend(intervals(everyone, 20));
+        constants.unseen = unseen(learned, &constants.intervals);
+        constants.references = sets.references(None);
+        let mut rows: Vec<ScoreRow> = learned.iter().flat_map(|l| l.rows(gpus)).collect();
+        rows.sort_by(|a, b| a.family.cmp(&b.family));
+        Ok(Self(BTreeMap::from([
+            ("constants.json", json(&constants)?),
+            ("provenance.json", json(&provenance(sets, learned))?),
+            ("report.json", json(&rows)?),
+            ("trees.bin", write_forests(&forests(learned), choosers)),
+        ])))
     }
-    let everyone = learned.iter().flat_map(|l| l.logs().map(move |(_, log)| (family(&l.name), log)));
-    constants.intervals.extend(intervals(everyone, 20));
-    constants.unseen = unseen(learned, &constants.intervals);
-    let mut forests: BTreeMap<String, Forest> =
-        learned.iter().flat_map(|l| l.forests.iter().cloned()).collect();
-    let mut rows: Vec<ScoreRow> = learned.iter().flat_map(Learned::rows).collect();
-    let mut choosers = choosers;
-    if update {
-        let text = std::fs::read_to_string(folder.join("constants.json"))?;
-        let old: ConstantsFile = serde_json::from_str(&text)?;
-        let before = Fitted::read(&text, &std::fs::read(folder.join("trees.bin"))?)?;
-        fill(&mut constants.tiles, old.tiles);
-        // Keys of a family that was fitted again are its own.
-        let again = |key: &str| learned.iter().any(|l| family(&l.name) == family(key));
-        fill(&mut constants.forms, old.forms.into_iter().filter(|(k, _)| !again(k)).collect());
-        fill(&mut constants.intervals, old.intervals);
-        fill(&mut constants.unseen, old.unseen);
-        let replaced =
-            |name: &str| learned.iter().any(|l| name == l.name || name.starts_with(&format!("{}/", l.name)));
-        for (name, forest) in before.forests().filter(|(name, _)| !replaced(name)) {
-            forests.entry(name.to_string()).or_insert_with(|| forest.clone());
+
+    /// Puts them into a folder.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        std::fs::create_dir_all(folder)?;
+        for (name, bytes) in &self.0 {
+            std::fs::write(folder.join(name), bytes)?;
         }
-        choosers = choosers.or_else(|| before.choosers());
-        let old: Vec<ScoreRow> = serde_json::from_str(&std::fs::read_to_string(folder.join("report.json"))?)?;
-        rows.extend(old.into_iter().filter(|r| learned.iter().all(|l| l.name != r.family)));
+        Ok(())
     }
-    constants.references = references(None);
-    constants.provenance.insert("made_by".into(), "cargo run --release -p preflop-fit".into());
-    constants.provenance.insert("errors".into(), "report.json, by cross-validation".into());
-    constants.provenance.insert(
-        "data".into(),
-        "data/measured/h200 (ours); aiconfigurator products and attention; NeuSight fp32 products".into(),
-    );
-    std::fs::create_dir_all(folder)?;
-    std::fs::write(folder.join("constants.json"), serde_json::to_string_pretty(&constants)? + "\n")?;
-    std::fs::write(folder.join("trees.bin"), write_forests(&forests, &choosers.unwrap_or_default()))?;
-    rows.sort_by(|a, b| a.family.cmp(&b.family));
-    std::fs::write(folder.join("report.json"), serde_json::to_string_pretty(&rows)? + "\n")?;
-    Ok(())
+
+    /// The files of a folder that differ from these.
+    pub fn differences(&self, folder: &Path) -> Vec<&'static str> {
+        let differs = |(name, own): &(&&'static str, &Vec<u8>)| {
+            std::fs::read(folder.join(name)).map_or(true, |shipped| shipped != **own)
+        };
+        self.0.iter().filter(differs).map(|(name, _)| *name).collect()
+    }
 }
 
-/// Takes over the entries that are missing.
-fn fill<T>(new: &mut BTreeMap<String, T>, old: BTreeMap<String, T>) {
-    for (key, value) in old {
-        new.entry(key).or_insert(value);
+fn json(value: &impl serde::Serialize) -> Result<Vec<u8>> {
+    Ok((serde_json::to_string_pretty(value)? + "\n").into_bytes())
+}
+
+/// All forests by name.
+fn forests(learned: &[Learned]) -> BTreeMap<String, Forest> {
+    learned.iter().flat_map(|l| l.forests.iter().cloned()).collect()
+}
+
+/// The model that these constants, forests and choosers make.
+pub fn model(
+    sets: &Sets,
+    constants: &ConstantsFile,
+    learned: &[Learned],
+    choosers: &Choosers,
+) -> Result<TimeModel> {
+    let constants = ConstantsFile { references: sets.references(None), ..constants.clone() };
+    let trees = write_forests(&forests(learned), choosers);
+    Ok(TimeModel::new(Fitted::read(&serde_json::to_string(&constants)?, &trees)?))
+}
+
+/// Where the figures come from: the newest input's date, every input with its hash, the program's version, the errors.
+fn provenance(sets: &Sets, learned: &[Learned]) -> BTreeMap<String, String> {
+    let (inputs, date) = sets.inputs();
+    let mut out: BTreeMap<String, String> =
+        inputs.into_iter().map(|(file, hash)| (format!("input {file}"), format!("sha256 {hash}"))).collect();
+    out.insert("made_by".into(), "cargo run --release -p preflop-fit".into());
+    out.insert("version".into(), env!("CARGO_PKG_VERSION").into());
+    out.insert("date".into(), format!("{date} (newest input)"));
+    for l in learned {
+        let s = score(l.samples.iter().zip(&l.predicted).map(|(s, p)| (*p, s.seconds)));
+        out.insert(format!("error {}", l.name), format!("{s}, cross-validated; more in report.json"));
     }
+    out
 }
 
 /// Intervals for GPUs of a generation nobody measured, by class and by family: from models that did not see the

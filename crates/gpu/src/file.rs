@@ -7,7 +7,7 @@ use serde::Serialize;
 use toml::{Table, Value};
 
 /// One figure of a GPU file with where it comes from.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Fact {
     /// Section and key, such as `memory.dram_gbs`.
     pub key: String,
@@ -17,6 +17,7 @@ pub struct Fact {
     pub source: String,
     /// Anything a reader should know about it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub note: Option<String>,
 }
 

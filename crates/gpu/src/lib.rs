@@ -1,11 +1,13 @@
 //! A GPU as the models see it: figures from a catalogue or user file, gaps filled by stated defaults.
 
 pub mod catalog;
+mod changed;
 mod fields;
 mod file;
 mod resolve;
 mod resource;
 
+pub use changed::{CHANGEABLE, changeable};
 pub use fields::{FIELDS, Field};
 pub use file::{Fact, GpuFile, parse};
 pub use resolve::Assumption;

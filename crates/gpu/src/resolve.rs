@@ -8,7 +8,7 @@ use preflop_units::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Seconds};
 use serde::Serialize;
 
 /// A figure that the file did not hold.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Assumption {
     /// Section and key.
     pub key: String,

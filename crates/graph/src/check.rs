@@ -8,7 +8,7 @@ use super::graph::{Graph, GraphOp, Node};
 /// Fewest inputs and parameters, and the rank its first input must have (0: any).
 fn needs(op: &GraphOp) -> (usize, usize, usize) {
     match op {
-        GraphOp::Input | GraphOp::Create | GraphOp::Unmodelled { .. } => (0, 0, 0),
+        GraphOp::Input | GraphOp::Create | GraphOp::Cache | GraphOp::Unmodelled { .. } => (0, 0, 0),
         GraphOp::UseParameter => (0, 1, 0),
         GraphOp::Conv(_) => (1, 1, 4),
         GraphOp::BatchNorm | GraphOp::GroupNorm { .. } | GraphOp::Addmm => (1, 2, 0),
@@ -16,7 +16,6 @@ fn needs(op: &GraphOp) -> (usize, usize, usize) {
         GraphOp::Binary { .. }
         | GraphOp::Matmul
         | GraphOp::ToLike
-        | GraphOp::Append
         | GraphOp::CrossEntropy
         | GraphOp::BinaryCrossEntropy
         | GraphOp::MseLoss => (2, 0, 0),
@@ -25,6 +24,8 @@ fn needs(op: &GraphOp) -> (usize, usize, usize) {
         | GraphOp::AdaptiveAvgPool
         | GraphOp::Interpolate { .. }
         | GraphOp::RoiAlign { .. } => (1, 0, 4),
+        GraphOp::Append | GraphOp::Store => (2, 0, 4),
+        GraphOp::RepeatHeads => (1, 0, 4),
         GraphOp::Attention { .. } => (3, 0, 4),
         GraphOp::Rnn { .. } | GraphOp::FastSelfAttention { .. } => (1, 4, 3),
         GraphOp::FastEncoderLayer { .. } => (1, 12, 3),
@@ -150,8 +151,11 @@ fn fits(op: &GraphOp, x: &[Dims], p: &[Dims], outs: &[Dims]) -> bool {
         | GraphOp::Noise { .. }
         | GraphOp::Softmax
         | GraphOp::ToFloat
-        | GraphOp::Append
         | GraphOp::ToLike => out == x[0],
+        GraphOp::Append => out == x[0] || x.get(2).is_some_and(|before| are_pieces(out, &[x[0], *before], 2)),
+        GraphOp::Cache => out.len() == 4,
+        GraphOp::Store => out == x[0] && x[1].len() == 4 && x[1].with(2, 1) == out.with(2, 1) && x[1][2] <= out[2],
+        GraphOp::RepeatHeads => out.with(1, 1) == x[0].with(1, 1) && out[1].is_multiple_of(x[0][1]),
         GraphOp::Linear => match (p.first(), x.get(1)) {
             (Some(&w), _) | (None, Some(&w)) => is_linear(x[0], w, out),
             (None, None) => false,

@@ -37,6 +37,22 @@ pub enum ModelError {
         /// Model name.
         model: String,
     },
+    /// A step of generation was asked of a model that does not generate text.
+    #[error("model `{model}` does not generate text, so it has no mode `{step}`")]
+    NoGeneration {
+        /// Model name.
+        model: String,
+        /// The step asked for.
+        step: &'static str,
+    },
+    /// A field of a configuration cannot be used.
+    #[error("`{field}`: {problem}")]
+    Config {
+        /// Name of the field.
+        field: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// A graph from outside contradicts itself.
     #[error("node {node} (`{name}`): {problem}")]
     Graph {

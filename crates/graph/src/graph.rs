@@ -6,6 +6,7 @@
 
 use super::Mode;
 use super::dims::Dims;
+use super::stage::Stage;
 use super::{Fixed, LowerOptions};
 use preflop_ops::{Conv, Resize, RnnKind};
 use serde::{Deserialize, Serialize};
@@ -311,8 +312,14 @@ pub enum GraphOp {
     ToFloat,
     /// Back to the model's format where `.to(input_dtype)` does it: x, like.
     ToLike,
-    /// Concatenation to an empty cache that has the format of `like`: x, like.
+    /// Concatenation to a cache that has the format of `like`, empty unless it is given: x, like, cache?.
     Append,
+    /// Keys or values `[b, h, s, d]` of earlier tokens, kept from one step to the next.
+    Cache,
+    /// New keys or values written into their places of a cache: cache, x.
+    Store,
+    /// Key or value heads copied until there are as many as the output has.
+    RepeatHeads,
     /// A tensor made on the device by a small kernel (arange, zeros, mask).
     Create,
     /// Cross-entropy of logits `[n, classes]` (dimension 1 holds the classes): logits, targets.
@@ -396,6 +403,12 @@ pub struct Graph {
     pub loss: Option<u32>,
     /// The optimizer that the reference runs use.
     pub optimizer: super::OptimizerChoice,
+    /// What is computed of a language model.
+    #[serde(default)]
+    pub stage: Stage,
+    /// Elements of keys and values that one token of one sequence keeps over all layers; 0 where nothing is kept.
+    #[serde(default)]
+    pub cache_elements_per_token: u64,
     /// A recorded iteration, which takes the place of everything above but name and sizes.
     #[serde(skip)]
     pub fixed: Option<Arc<Fixed>>,

@@ -8,6 +8,7 @@ mod check;
 mod dims;
 mod error;
 pub mod graph;
+mod stage;
 
 pub mod program;
 pub mod zoo;
@@ -17,6 +18,7 @@ pub use check::check;
 pub use dims::Dims;
 pub use error::ModelError;
 pub use graph::Graph;
+pub use stage::{CacheKind, Stage};
 
 use preflop_ops::OpCall;
 use preflop_units::Bytes;
@@ -189,6 +191,9 @@ pub struct HostWork {
     pub backward_ops: u64,
     /// Parameter tensors that the optimizer walks (0 in inference).
     pub parameter_tensors: u64,
+    /// Seconds that pass before the first operator worth waiting for, while the GPU has nothing to do.
+    #[serde(default)]
+    pub lead_s: f64,
 }
 
 /// Peak device memory of an iteration, by part.
@@ -200,6 +205,9 @@ pub struct MemoryUse {
     pub gradients: Bytes,
     /// Optimizer states.
     pub optimizer: Bytes,
+    /// Keys and values of the tokens so far, at the peak.
+    #[serde(default)]
+    pub cache: Bytes,
     /// Activations and temporaries at the peak.
     pub activations: Bytes,
     /// Library workspaces at the peak.

@@ -11,14 +11,17 @@ pub mod exported;
 mod json_stream;
 mod kineto;
 pub mod layer_table;
+pub mod measured_layers;
 mod mend;
 mod ncu;
 mod ncu_number;
 #[cfg(feature = "nsys")]
 mod nsys;
 mod number;
+mod nvprof;
 mod open;
 mod redact;
+mod rocprof;
 
 pub use control::{Control, Pool, Taken};
 pub use error::ImportError;
@@ -63,6 +66,8 @@ fn content(source: Source, meter: &mut Meter) -> Result<Profile, ImportError> {
             Ok(profile)
         }
         Content::Csv(reader) => ncu::read(reader, &name, meter),
+        Content::Nvprof(reader) => nvprof::read(reader, &name, meter),
+        Content::Rocprof(reader) => rocprof::read(reader, &name, meter),
         #[cfg(feature = "nsys")]
         Content::Sqlite(database) => nsys::read(database, &name, meter),
         #[cfg(not(feature = "nsys"))]

@@ -25,6 +25,10 @@ pub enum Content {
     Json(Box<dyn Read>),
     /// Nsight Compute.
     Csv(Box<dyn Read>),
+    /// nvprof.
+    Nvprof(Box<dyn Read>),
+    /// rocprofv3.
+    Rocprof(Box<dyn Read>),
     /// Nsight Systems.
     Sqlite(Database),
 }
@@ -175,7 +179,9 @@ fn unpacked(mut reader: Box<dyn Read>, name: String, control: &Control) -> Resul
     plain = Box::new(Stoppable { inner: plain, stop: Arc::clone(&control.stop) });
     let head = read_head(&mut plain, &name)?;
     let first = head.iter().copied().find(|b| !b.is_ascii_whitespace() && !b"\xef\xbb\xbf".contains(b));
-    let is_csv = looks_like_ncu(&head);
+    let text = String::from_utf8_lossy(&head).into_owned();
+    let header = text.lines().find(|l| !crate::ncu::is_talk(l)).unwrap_or_default();
+    let is_csv = looks_like_ncu(header);
     let rest: Box<dyn Read> = Box::new(Cursor::new(head.clone()).chain(plain));
     let content = match first {
         None => return Err(ImportError::Empty { file: name }),
@@ -183,7 +189,9 @@ fn unpacked(mut reader: Box<dyn Read>, name: String, control: &Control) -> Resul
             // The reader goes on where it is counted what it takes.
             Content::Sqlite(Database::Stream(rest))
         }
+        Some(b'{') if text.contains(crate::rocprof::MARK) => Content::Rocprof(rest),
         Some(b'{' | b'[') => Content::Json(rest),
+        Some(_) if crate::nvprof::is_header(header) => Content::Nvprof(rest),
         Some(_) if is_csv => Content::Csv(rest),
         Some(b) => {
             let shown =
@@ -196,10 +204,7 @@ fn unpacked(mut reader: Box<dyn Read>, name: String, control: &Control) -> Resul
 }
 
 /// An Nsight Compute CSV starts with its header, after lines of the tool's own talk.
-fn looks_like_ncu(head: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(head);
-    text.lines().find(|l| !l.starts_with("==") && !l.trim().is_empty()).is_some_and(|l| {
-        l.trim_start_matches('\u{feff}').trim_start_matches('"').starts_with("ID")
-            && l.contains("Kernel Name")
-    })
+fn looks_like_ncu(header: &str) -> bool {
+    header.trim_start_matches('\u{feff}').trim_start_matches('"').starts_with("ID")
+        && header.contains("Kernel Name")
 }

@@ -105,14 +105,6 @@ pub fn key(class: &str, generation: Architecture) -> String {
 /// Number of constants of every mode.
 pub const CONSTANTS: usize = 9;
 
-/// Names of the forward and backward constants.
-pub const PREFILL_NAMES: [&str; CONSTANTS] =
-    ["eff", "soft", "quant", "mask", "bw", "step_s", "t0_s", "whole", "cta_s"];
-
-/// Names of the decode constants.
-pub const DECODE_NAMES: [&str; CONSTANTS] =
-    ["bw", "hot", "fill", "lone", "step_s", "merge_s", "t0_s", "keep", "cta_s"];
-
 /// Where fits start, and what is used without a fit: a healthy kernel on tensor cores.
 const PREFILL_START: [f64; CONSTANTS] = [0.8, 40.0, 0.7, 1.1, 0.8, 5e-8, 6e-6, 0.9, 2e-7];
 

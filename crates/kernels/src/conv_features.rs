@@ -126,6 +126,17 @@ impl Candidates {
     pub fn top(&self) -> Option<&(Guess, f64, Option<FamilyTime>)> {
         self.guesses.first()
     }
+
+    /// The tile of the likeliest implicit product, for its traffic. A plain product of 1x1 layers has a tile of its own
+    /// making, so none is told there; transforms (FFT, Winograd) have none.
+    pub fn implicit_tile(&self) -> Option<[f64; 3]> {
+        use ConvFamily::{Cutlass, Ffma, Gemm, Xmma80, Xmma90};
+        if self.top().is_some_and(|(g, ..)| g.variant.family == Gemm) {
+            return None;
+        }
+        let implicit = |g: &&Guess| matches!(g.variant.family, Ffma | Xmma80 | Xmma90 | Cutlass);
+        self.guesses.iter().map(|(g, ..)| g).find(implicit).and_then(|g| g.variant.tile())
+    }
 }
 
 /// Seconds of a task by one variant, and its form.

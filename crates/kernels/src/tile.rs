@@ -181,6 +181,18 @@ pub fn mixed(cold: f64, hot: f64, fitted: f64, miss: f64) -> f64 {
     cold * fitted + hot * (1.0 - fitted) + (miss - fitted) * (cold - hot).max(0.0)
 }
 
+/// [`f64::ceil`] of a count, without leaving the loop: where the processor is not known, that is a call of the system's
+/// library.
+fn up(x: f64) -> f64 {
+    const WHOLE_FROM: f64 = (1u64 << 52) as f64;
+    if x.abs() < WHOLE_FROM {
+        let down = x as i64 as f64;
+        if down < x { down + 1.0 } else { down }
+    } else {
+        x
+    }
+}
+
 /// What does not depend on the tile: seconds of the compulsory bytes, and rates per second turned round.
 struct Fixed {
     dram: f64,
@@ -222,19 +234,19 @@ impl Fixed {
         epilogue: f64,
         best: &mut Tiling,
     ) -> f64 {
-        let grid = (p.m / bm).ceil() * (p.n / bn).ceil() * p.batch;
+        let grid = up(p.m / bm) * up(p.n / bn) * p.batch;
         let occ = (16384.0 / (bm * bn)).floor().clamp(1.0, 4.0);
         let teff = 1.0 / (1.0 + c.slope * (1.0 / bm + 1.0 / bn));
         let mut least = f64::INFINITY;
         let mut s = 1.0;
         loop {
             let tiles = grid * s;
-            let ks = (p.k / s / p.step).ceil() * p.step;
-            let wv = (tiles / sm).ceil();
+            let ks = up(p.k / s / p.step) * p.step;
+            let wv = up(tiles / sm);
             let frac = (wv.min(occ) * small).min(1.0);
             let compute = bm * bn * wv * (2.0 * ks * self.per_sm / (teff * frac) + self.drain);
             let l2 = tiles * (bm + bn) * ks * p.element * self.l2_rate;
-            let latency = (c.kl * (ks / 32.0) + epilogue) * self.latency * (wv / occ).ceil();
+            let latency = (c.kl * (ks / 32.0) + epilogue) * self.latency * up(wv / occ);
             let reduction = if s > 1.0 {
                 c.red0 * self.latency + 8.0 * s * p.batch * p.m * p.n * self.l2_rate
             } else {
@@ -366,13 +378,13 @@ pub fn in_clusters(
 ) -> Tiling {
     let fixed = Fixed::new(p, c, machine);
     let size = cluster.0 * cluster.1;
-    let rows = ((p.m / bm).ceil() / cluster.0).ceil();
-    let clusters = rows * ((p.n / bn).ceil() / cluster.1).ceil() * p.batch;
+    let rows = up(up(p.m / bm) / cluster.0);
+    let clusters = rows * up(up(p.n / bn) / cluster.1) * p.batch;
     let at_once = resident(size, machine.sm);
-    let waves = (clusters / at_once).ceil();
+    let waves = up(clusters / at_once);
     let teff = 1.0 / (1.0 + c.slope * (1.0 / bm + 1.0 / bn));
     let small = (bm * bn / 16384.0).min(1.0).powf(c.pw);
-    let part = (p.k / 32.0).ceil() * 32.0;
+    let part = up(p.k / 32.0) * 32.0;
     let tile = bm * bn * (2.0 * part * fixed.per_sm / (teff * small) + fixed.drain)
         + c.kl * machine.latency * (part / 32.0);
     let tiles = clusters * size;
@@ -430,6 +442,15 @@ mod tests {
             min_part: 128.0,
             step: 32.0,
         }
+    }
+
+    #[test]
+    fn counts_are_rounded_up() {
+        let large = 2f64.powi(53);
+        for x in [0.0, 0.25, 1.0, 1.0 + f64::EPSILON, 2.5, -0.5, -3.0, -3.5, large, 1e300, f64::INFINITY] {
+            assert_eq!(up(x), x.ceil(), "{x}");
+        }
+        assert!(up(f64::NAN).is_nan());
     }
 
     #[test]

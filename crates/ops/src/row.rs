@@ -11,6 +11,7 @@ use keys::Shape;
 use preflop_units::dtype::Dtype;
 use preflop_units::names::did_you_mean;
 use reader::Reader;
+use serde::Deserialize as _;
 
 /// Why a row cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -119,6 +120,21 @@ pub const OPS: &[&str] = &[
 /// Reads one row. `shape` is a JSON object.
 pub fn parse(op: &str, phase: &str, dtype: &str, shape: &str) -> Result<OpCall, RowError> {
     let shape: Shape = serde_json::from_str(shape).map_err(|e| shape_error(op, &e.to_string()))?;
+    call(op, phase, dtype, shape)
+}
+
+/// Reads one row whose shape is not JSON text: the fields of a table's row, say.
+pub fn parse_fields<'de, D: serde::Deserializer<'de>>(
+    op: &str,
+    phase: &str,
+    dtype: &str,
+    shape: D,
+) -> Result<OpCall, RowError> {
+    let shape = Shape::deserialize(shape).map_err(|e| shape_error(op, &e.to_string()))?;
+    call(op, phase, dtype, shape)
+}
+
+fn call(op: &str, phase: &str, dtype: &str, shape: Shape) -> Result<OpCall, RowError> {
     if let Some(key) = shape.other_than(keys::of(op)) {
         return Err(unknown_key(op, key));
     }

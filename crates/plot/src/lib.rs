@@ -4,6 +4,7 @@
 
 mod bars;
 mod designs;
+mod distribution;
 mod labels;
 mod lines;
 mod parity;
@@ -14,6 +15,7 @@ mod roofline_plane;
 
 pub use bars::Bars;
 pub use designs::{DesignBar, DesignPoint, RESOURCES, pareto, speedups};
+pub use distribution::distribution;
 pub use lines::{Line, LineChart};
 pub use parity::parity;
 pub use plane::{Plane, PlanePoint};

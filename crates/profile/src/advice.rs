@@ -1,5 +1,6 @@
 //! What would help most, with what it would save.
 
+use super::attribution::Link;
 use super::explain::{Explanation, family_of};
 use super::{Analysis, KernelFamily};
 use preflop_gpu::Gpu;
@@ -25,21 +26,25 @@ const WORTH: f64 = 0.02;
 /// All that is worth saying, the largest saving first.
 pub fn advise(analysis: &Analysis, model: &TimeModel, gpu: Option<&Gpu>, seen: &Explanation) -> Vec<Advice> {
     let mut advice = Vec::new();
+    // Nothing saves more than there is.
     let mut add = |saves_ms: f64, text: String| {
+        let saves_ms = saves_ms.min(seen.iteration_ms);
         let share = if seen.iteration_ms > 0.0 { saves_ms / seen.iteration_ms } else { 0.0 };
         if share >= WORTH {
             advice.push(Advice { text, saves_ms, share });
         }
     };
     let percent = |ms: f64| if seen.iteration_ms > 0.0 { 100.0 * ms / seen.iteration_ms } else { 0.0 };
+    // Kernels that run beside each other shorten the iteration by their share of the GPU's time only.
+    let busy = analysis.gpu_busy().ms();
+    let alone = if busy > 0.0 { (analysis.gpu_wall().ms() / busy).min(1.0) } else { 1.0 };
     let launch_bound = seen.idle.host_bound_ms + seen.idle.launch_gaps_ms;
-    add(
-        launch_bound,
-        format!(
-            "{:.0} % of the time is launch-bound: CUDA graphs, torch.compile or a larger batch",
-            percent(launch_bound)
-        ),
-    );
+    let remedy = if mostly_replayed(analysis) {
+        "it is a replayed graph already, so fewer and larger kernels (fusion) or a larger batch"
+    } else {
+        "CUDA graphs, torch.compile or a larger batch"
+    };
+    add(launch_bound, format!("{:.0} % of the time is launch-bound: {remedy}", percent(launch_bound)));
     add(
         seen.idle.sync_ms,
         format!(
@@ -56,25 +61,34 @@ pub fn advise(analysis: &Analysis, model: &TimeModel, gpu: Option<&Gpu>, seen: &
     let copies = seen.timeline.exposed_memcpy_ms / analysis.iterations();
     add(copies, "copies run alone: pin the host memory and copy ahead on another stream".to_string());
     let layout = family_ms(analysis, KernelFamily::Layout);
-    add(layout, "kernels convert between NCHW and NHWC: keep tensors in channels_last".to_string());
+    add(layout * alone, "kernels convert between NCHW and NHWC: keep tensors in channels_last".to_string());
     if let Some((saves, format)) = gpu.and_then(|gpu| tensor_core_saving(analysis, model, gpu)) {
-        add(saves, format!("fp32 products run outside the tensor cores: allow {format}"));
+        add(saves * alone, format!("fp32 products run outside the tensor cores: allow {format}"));
     }
     let pointwise = family_ms(analysis, KernelFamily::Elementwise) + family_ms(analysis, KernelFamily::Copy);
     // A chain of two elementwise kernels fused into one saves the write and the read between them: half.
     add(
-        pointwise / 2.0,
+        alone * pointwise / 2.0,
         "elementwise kernels and casts move tensors again and again: fuse them (torch.compile), which saves up to half"
             .to_string(),
     );
     if let Some(saves) = optimizer_saving(analysis) {
         add(
-            saves,
+            saves * alone,
             "the optimizer runs tensor by tensor: fused=True moves 28 instead of 72 bytes a parameter".into(),
         );
     }
     advice.sort_by(|a, b| b.saves_ms.total_cmp(&a.saves_ms));
     advice
+}
+
+/// Does a replayed CUDA graph hold most of the GPU's time?
+fn mostly_replayed(analysis: &Analysis) -> bool {
+    let of = |replayed: bool| -> f64 {
+        let groups = analysis.groups.iter().filter(|g| (g.link == Link::Graph) == replayed);
+        groups.map(|g| g.time.0).sum()
+    };
+    of(true) > of(false)
 }
 
 fn family_ms(analysis: &Analysis, family: KernelFamily) -> f64 {

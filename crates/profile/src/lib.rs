@@ -42,6 +42,10 @@ pub enum Format {
     NsightSystems,
     /// Nsight Compute, CSV export.
     NsightCompute,
+    /// nvprof, CSV.
+    Nvprof,
+    /// rocprofv3, JSON.
+    Rocprof,
     /// Chakra or PyTorch execution trace of the host: operators with shapes, no times.
     Chakra,
 }
@@ -53,6 +57,8 @@ impl Format {
             Self::Kineto => "PyTorch profiler trace",
             Self::NsightSystems => "Nsight Systems export",
             Self::NsightCompute => "Nsight Compute export",
+            Self::Nvprof => "nvprof export",
+            Self::Rocprof => "rocprofv3 export",
             Self::Chakra => "Chakra host trace",
         }
     }

@@ -1,11 +1,16 @@
 //! `preflop._core`: the program as a Python module.
 //!
-//! Two functions, since the program already is one: `run` is `preflop ...` in a terminal, `call` gives back what it would
-//! print. Everything that knows PyTorch is Python (`python/preflop`); everything that knows GPUs is in the core.
+//! The program already is two functions: `run` is `preflop ...` in a terminal, `call` gives back what it would
+//! print. Tables and sweeps, whose rows are too many for text, come and go as Arrow (`table.rs`). Everything that knows PyTorch is Python (`python/preflop`); everything that knows GPUs is in the core.
+
+#[cfg(feature = "python")]
+mod table;
 
 #[cfg(feature = "python")]
 #[pyo3::pymodule]
 mod _core {
+    #[pymodule_export]
+    use super::table::{Sweep, predict_table};
     use pyo3::exceptions::{PyRuntimeError, PyValueError};
     use pyo3::prelude::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};

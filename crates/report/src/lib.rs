@@ -12,7 +12,7 @@ mod summary;
 pub use accuracy::FamilyError;
 pub use advice::{Change, changes};
 pub use markdown::markdown;
-pub use recording::{Recorded, report_of_recording};
+pub use recording::{Recorded, power_of_recording, report_of_recording};
 pub use summary::GpuSummary;
 
 use preflop_cost::Quote;

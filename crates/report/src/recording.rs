@@ -1,11 +1,13 @@
 //! The report of a recording: measured times, other GPUs by transfer.
 
 use super::{Change, GpuSummary, Question, Report, binds_lines, modules, ms, part, phases, three};
+use preflop_cost::energy::Power;
 use preflop_gpu::Gpu;
 use preflop_profile::Analysis;
 use preflop_profile::explain::Explanation;
-use preflop_profile::transfer::Transfer;
+use preflop_profile::transfer::{Target, Transfer};
 use preflop_roofline::{By, Entry, Machine, RowData, Rows, Sources};
+use preflop_units::dtype::Dtype;
 
 /// What a report of a recording is made from.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +28,19 @@ pub struct Recorded<'a> {
     pub transfer: &'a Transfer,
     /// Those GPUs, in the order of the transfer's targets.
     pub targets: &'a [Gpu],
+}
+
+/// Power while a recorded iteration runs again and again on a target, by the work that its shapes tell.
+pub fn power_of_recording(analysis: &Analysis, target: &Target, gpu: &Gpu) -> Power {
+    let mut active = 0.0;
+    for group in &analysis.groups {
+        let Some(work) = analysis.work(group) else { continue };
+        let peak = gpu.peak(work.dtype.filter(|d| Dtype::MATH.contains(d)).unwrap_or(Dtype::Fp32));
+        active += (work.flops / peak).max(work.bytes / gpu.dram).0;
+    }
+    let seconds = target.iteration_ms / 1e3;
+    let busy = (target.gpu_busy_ms / target.iteration_ms).min(1.0);
+    Power::from_shares(active / analysis.iterations() / seconds, busy, gpu)
 }
 
 /// Rows of the table of operators.

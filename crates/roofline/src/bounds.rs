@@ -90,6 +90,9 @@ pub struct Bounds {
     pub host_launch: Seconds,
 }
 
+/// Work that takes this many times its largest term is called inefficient: what binds it by the terms does not explain it.
+pub const INEFFICIENT: f64 = 3.0;
+
 /// Relative difference that is rounding, not a point above a roof.
 const ROUNDING: f64 = 1e-6;
 
@@ -201,6 +204,14 @@ impl Bounds {
             .1
     }
 
+    /// How far above its largest term work of this time is, where that is far: `t / max` over all resources.
+    pub fn inefficient(&self, time: Seconds) -> Option<f64> {
+        let levels = self.bytes.iter().flatten().copied().fold(Seconds::ZERO, Seconds::max);
+        let largest = self.compute.max(levels).max(self.launch);
+        let factor = if largest > Seconds::ZERO { time / largest } else { 1.0 };
+        (factor >= INEFFICIENT).then_some(factor)
+    }
+
     /// `t / max(t_F, t_B)`; `None` for work without FLOPs and bytes, or whose bytes are not known.
     pub fn slowdown(&self, time: Seconds) -> Option<f64> {
         let roof = self.compute.max(self.level(Level::Dram)?);
@@ -257,6 +268,8 @@ mod tests {
         close(b.launch.us(), 12.6, 1e-9);
         assert_eq!(b.class(), Class::Compute);
         close(b.slowdown(work.time).unwrap(), 9.83, 5e-4);
+        // the largest term is arithmetic's, and the kernel is far above it
+        close(b.inefficient(work.time).unwrap(), 9.83, 5e-4);
         // against the fp32 roof: 28.72e9 / 15.158e12 = 1894.7 us; 2652 / 1894.7 = 1.40
         close(conv(FP32).bounds(&m).slowdown(work.time).unwrap(), 1.40, 1e-3);
         assert_eq!(b.passed(work.time), []);

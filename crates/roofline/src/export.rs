@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// A row as scripts read it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 #[allow(missing_docs)]
 pub struct RowData {
     pub name: String,
@@ -42,12 +42,14 @@ pub struct RowData {
     pub class: &'static str,
     /// The slowest resource, inner levels included.
     pub binding: &'static str,
+    /// Time over the largest of all terms, where it is far above it.
+    pub inefficient: Option<f64>,
     /// Roofs that the row lies above.
     pub above_roof: Vec<&'static str>,
 }
 
 /// The header of the CSV form.
-pub const COLUMNS: [&str; 25] = [
+pub const COLUMNS: [&str; 26] = [
     "name",
     "op",
     "family",
@@ -72,6 +74,7 @@ pub const COLUMNS: [&str; 25] = [
     "slowdown",
     "class",
     "binding",
+    "inefficient",
     "above_roof",
 ];
 
@@ -105,6 +108,7 @@ impl From<&Row> for RowData {
             slowdown: bounds.slowdown(work.time),
             class: row.class_name(),
             binding: if work.is_unknown() { "unknown" } else { bounds.binding().name() },
+            inefficient: bounds.inefficient(work.time).filter(|_| !work.is_unknown()),
             above_roof: bounds.passed(work.time).into_iter().map(super::Resource::name).collect(),
         }
     }
@@ -145,6 +149,7 @@ impl RowData {
             &mut self.l1_bound_us,
             &mut self.intensity,
             &mut self.slowdown,
+            &mut self.inefficient,
         ];
         for x in maybes {
             *x = x.map(six);
@@ -154,7 +159,7 @@ impl RowData {
     }
 
     /// The cells of the CSV form, in the order of [`COLUMNS`].
-    pub fn cells(&self) -> [String; 25] {
+    pub fn cells(&self) -> [String; 26] {
         let number = |x: f64| format!("{x}");
         let maybe = |x: Option<f64>| x.map_or(String::new(), number);
         let pipes: Vec<String> = self.flops_by_pipe.iter().map(|(pipe, f)| format!("{pipe}={f}")).collect();
@@ -183,13 +188,14 @@ impl RowData {
             maybe(self.slowdown),
             self.class.to_string(),
             self.binding.to_string(),
+            maybe(self.inefficient),
             self.above_roof.join(" "),
         ]
     }
 }
 
 /// A machine as scripts and pages read it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 #[allow(missing_docs)]
 pub struct MachineData {
     pub gpu: String,
@@ -203,7 +209,7 @@ pub struct MachineData {
 }
 
 /// A roof as scripts and pages read it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 #[allow(missing_docs)]
 pub struct RoofData {
     pub pipe: String,

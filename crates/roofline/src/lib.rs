@@ -15,6 +15,7 @@
 //! Architecture invariant: a chart never computes a bound of its own; all of them come from [`Work::bounds`].
 
 mod bounds;
+mod conclusions;
 mod counters;
 mod export;
 mod machine;
@@ -23,11 +24,12 @@ mod profile;
 mod rows;
 mod study;
 
-pub use bounds::{Bounds, Class, Resource, Work};
+pub use bounds::{Bounds, Class, INEFFICIENT, Resource, Work};
+pub use conclusions::{Group, conclusions};
 pub use counters::work_of_counters;
 pub use export::{COLUMNS, MachineData, RowData};
 pub use machine::{Level, Machine, Pipe, Roof};
 pub use plane::{Plane, Point, decades};
 pub use profile::{Part as SourcePart, Sources, entries_of_profile};
 pub use rows::{By, Entry, Row, Rows, Summary, ZeroFlop, entries_of_iteration};
-pub use study::{StudyRow, machine as study_machine};
+pub use study::{StudyKernel, StudyRow, machine as study_machine};

@@ -7,6 +7,8 @@ use preflop_units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds};
 
 /// The roof that the study holds all FLOPs against.
 pub const TENSOR: Pipe = Pipe { dtype: Dtype::Fp16, tensor: true };
+/// The plain fp16 roof: two products in a register, so twice the fp32 rate.
+pub const FP16: Pipe = Pipe { dtype: Dtype::Fp16, tensor: false };
 /// The plain fp32 roof.
 pub const FP32: Pipe = Pipe { dtype: Dtype::Fp32, tensor: false };
 
@@ -18,6 +20,7 @@ pub fn machine() -> Machine {
         title: "V100 as measured in arXiv 2009.04598".to_string(),
         roofs: vec![
             Roof { pipe: TENSOR, rate: FlopsPerSecond::from_tflops(106.49) },
+            Roof { pipe: FP16, rate: FlopsPerSecond::from_tflops(2.0 * 15.158) },
             Roof { pipe: FP32, rate: FlopsPerSecond::from_tflops(15.158) },
         ],
         bandwidth: [Some(BytesPerSecond::from_gbs(828.8)), None, None],
@@ -49,5 +52,59 @@ impl StudyRow {
             launches: self.launches,
             time: self.time,
         }
+    }
+}
+
+/// A row with what its counters say of pipes and caches.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StudyKernel {
+    /// The row.
+    pub row: StudyRow,
+    /// FLOPs on fp32, fp16 and tensor units.
+    pub pipes: [Flops; 3],
+    /// `L2 AI` and `L1 AI`, in FLOP per byte.
+    pub inner_intensity: [Option<f64>; 2],
+}
+
+impl StudyKernel {
+    /// As work, each FLOP against the roof of its own pipe.
+    pub fn work(&self) -> Work {
+        let mut work = self.row.work();
+        let pipes = [FP32, FP16, TENSOR].into_iter().zip(self.pipes);
+        work.flops = pipes.filter(|(_, f)| *f > Flops::ZERO).collect();
+        for (place, intensity) in [1, 2].into_iter().zip(self.inner_intensity) {
+            let bytes = intensity.filter(|ai| *ai > 0.0).map(|ai| Bytes(self.row.flops.0 / ai));
+            work.bytes[place] = bytes;
+        }
+        work
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fp32_kernels_meet_the_fp32_roof() {
+        let row = StudyRow {
+            flops: Flops(28.72e9),
+            dram_intensity: 350.4,
+            time: Seconds::from_us(2652.0),
+            launches: 3.0,
+        };
+        let kernel = StudyKernel {
+            row,
+            pipes: [Flops(28.72e9), Flops::ZERO, Flops::ZERO],
+            inner_intensity: [Some(100.0), Some(20.0)],
+        };
+        let work = kernel.work();
+        assert_eq!(work.flops, vec![(FP32, Flops(28.72e9))]);
+        // 28.72e9 / 15.158e12 = 1894.7 us; 2652 / 1894.7 = 1.40
+        let slowdown = work.bounds(&machine()).slowdown(work.time).unwrap();
+        assert!((slowdown - 1.40).abs() < 0.001, "{slowdown}");
+        // bytes grow inwards: 82 MB, 287 MB, 1436 MB
+        let [dram, l2, l1] = work.bytes.map(|b| b.unwrap().0);
+        assert!(dram < l2 && l2 < l1);
+        assert!((l2 - 28.72e9 / 100.0).abs() < 1.0);
     }
 }

@@ -88,6 +88,11 @@ impl References {
         gpu.get_or_init(|| catalog::find(name).ok()).as_ref()
     }
 
+    /// The GPU of the project's own measurements.
+    pub fn own(&self) -> Option<&Gpu> {
+        self.get(Library::Own.name())
+    }
+
     /// How near any measurement is to a GPU: what a whole network there rests on.
     pub fn nearness(&self, gpu: &Gpu) -> Nearness {
         let all = [Library::Own, Library::Served, Library::Plain];

@@ -27,10 +27,14 @@ use preflop_kernels::plain_conv::Figures;
 use preflop_kernels::tile::{Constants, Tiling};
 use preflop_kernels::traffic::{self, Levels};
 use preflop_kernels::{Machine, attention, conv, gemm, kernels_of, linear, rnn, rows};
+use preflop_learned::trees::Scratch;
 use preflop_ops::{Attention, Gemm, Op, OpCall, Pass, Rnn};
 use preflop_units::dtype::Dtype;
 use preflop_units::{Bytes, Seconds};
 use std::collections::HashMap;
+
+/// Calls that are predicted at a time.
+const AT_A_TIME: usize = 128;
 
 /// Everything that predicts times. Made once, used for any number of calls; it holds no state.
 #[derive(Debug, Clone)]
@@ -104,6 +108,11 @@ impl TimeModel {
         self.references.nearest(Library::Own, None, gpu)
     }
 
+    /// The GPU of the project's own measurements.
+    pub fn measured_gpu(&self) -> Option<&Gpu> {
+        self.references.own()
+    }
+
     /// Everything that was fitted.
     pub fn fitted(&self) -> &Fitted {
         &self.fitted
@@ -138,7 +147,24 @@ impl TimeModel {
 
     /// Predicts many calls on one GPU: each as [`TimeModel::predict`] does, to the last bit, and faster together.
     pub fn predict_many(&self, calls: &[&OpCall], gpu: &Gpu) -> Vec<OpPrediction> {
-        let drafts = self.drafts(calls, gpu);
+        let mut scratch = Scratch::default();
+        // Like calls ask the same trees; and not more at a time than fit the processor's caches.
+        let order = draft::by_kind(calls);
+        let mut predicted = Vec::with_capacity(calls.len());
+        for places in order.chunks(AT_A_TIME) {
+            let calls: Vec<&OpCall> = places.iter().map(|i| calls[*i]).collect();
+            self.predict_some(&calls, gpu, &mut scratch, &mut predicted);
+        }
+        let mut place = vec![0; calls.len()];
+        for (at, i) in order.into_iter().enumerate() {
+            place[i] = at;
+        }
+        place.into_iter().map(|at| predicted[at]).collect()
+    }
+
+    /// Adds the predictions of some calls to `out`.
+    fn predict_some(&self, calls: &[&OpCall], gpu: &Gpu, scratch: &mut Scratch, out: &mut Vec<OpPrediction>) {
+        let drafts = self.drafts(calls, gpu, scratch);
         let mut raw: Vec<f64> = calls
             .iter()
             .zip(&drafts)
@@ -153,11 +179,11 @@ impl TimeModel {
             })
             .collect();
         let smaller: Vec<&OpCall> = held.iter().map(|(_, h)| &h.call).collect();
-        for ((i, h), draft) in held.iter().zip(self.drafts(&smaller, gpu)) {
+        for ((i, h), draft) in held.iter().zip(self.drafts(&smaller, gpu, scratch)) {
             raw[*i] = h.apply(raw[*i], self.held_seconds(h, &draft, gpu));
         }
         let all = calls.iter().zip(&drafts).zip(raw);
-        all.map(|((call, draft), raw)| self.settled(call, draft, raw, gpu)).collect()
+        out.extend(all.map(|((call, draft), raw)| self.settled(call, draft, raw, gpu)));
     }
 
     /// The prediction that a draft becomes when its seconds are held against other calls, the datasheet and what one machine

@@ -50,7 +50,7 @@ export const predict: Page = async (root, params) => {
 
   const chart = chartBox("chart", (width) => {
     if (!shown) return null;
-    const plot = layerChart(shown.layers, params.get("layer"), width);
+    const plot = layerChart(shown.layers ?? [], params.get("layer"), width);
     plot.addEventListener("click", () => { const at = (plot as { value?: LayerLine }).value; if (at) choose(at.name); });
     return plot;
   });
@@ -86,12 +86,12 @@ export const predict: Page = async (root, params) => {
   const request = latest<Prediction>((p) => {
     shown = p;
     out.replaceChildren(headline(p), cards(p));
-    if (params.get("layer") && !p.layers.some((l) => l.name === params.get("layer"))) params.set({ layer: null });
+    if (params.get("layer") && !p.layers?.some((l) => l.name === params.get("layer"))) params.set({ layer: null });
     drillDown();
     chart.redraw();
-    const bounds = Object.keys(BOUND_COLORS).filter((b) => p.layers.some((l) => l.bound === b));
+    const bounds = Object.keys(BOUND_COLORS).filter((b) => p.layers?.some((l) => l.bound === b));
     const sort = Number(params.get("sort", "1"));
-    const table = sortable("layers-table", p.layers, columns, sort in columns ? sort : 1, {
+    const table = sortable("layers-table", p.layers ?? [], columns, sort in columns ? sort : 1, {
       down: params.get("up") !== "1", sorted: (by, down) => params.set({ sort: by === 1 ? null : by, up: down ? null : 1 }), mark: (l) => (l.name === params.get("layer") ? "chosen" : ""),
     });
     layers.replaceChildren(el("h2", { id: "layers-title" }, "Layers"), legend(BOUND_COLORS, BOUND_NAMES, bounds), chart.box, tools, drill, el("p", { class: "note" }, "Choose a layer to see its kernels."), table);

@@ -42,7 +42,7 @@ impl Bench<'_> {
     }
 
     /// A chain over the first `bytes` of a buffer.
-    fn lay_chain(buffer: &Buffer, bytes: u64, seed: u64) -> Result<u64, DriverError> {
+    pub(super) fn lay_chain(buffer: &Buffer, bytes: u64, seed: u64) -> Result<u64, DriverError> {
         let count = (bytes / LINE).max(2);
         let mut words = vec![0u64; (count * LINE / 8) as usize];
         for (i, next) in cycle(count as usize, seed).into_iter().enumerate() {

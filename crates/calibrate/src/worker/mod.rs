@@ -4,6 +4,7 @@ mod arithmetic;
 mod bandwidth;
 mod latency;
 mod launch;
+mod loaded;
 mod products;
 
 use crate::driver::{Arg, Buffer, Cuda, DeviceFacts, DriverError, Event, Function, Module, Stream, board};
@@ -42,7 +43,7 @@ pub(crate) struct Bench<'a> {
 /// A step: its name and what it does.
 type Step<'a> = (&'static str, fn(&mut Bench<'a>) -> Result<(), DriverError>);
 
-fn steps<'a>() -> [Step<'a>; 13] {
+fn steps<'a>() -> [Step<'a>; 14] {
     [
         ("clocks up", Bench::warm_up),
         ("arithmetic", Bench::arithmetic),
@@ -51,6 +52,7 @@ fn steps<'a>() -> [Step<'a>; 13] {
         ("L1 and shared memory", Bench::near_memory),
         ("cache latencies", Bench::latencies),
         ("DRAM latency", Bench::dram_latency),
+        ("DRAM latency under load", Bench::dram_loaded),
         ("L2 cache", Bench::l2),
         ("launches again", Bench::launches),
         ("DRAM", Bench::dram),

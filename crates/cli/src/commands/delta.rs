@@ -17,17 +17,22 @@ use std::io::Write as _;
 
 /// Traffic, time and bottleneck of convolution layers by the DeLTA model, as published
 ///
-/// Networks: alexnet-original, vgg16, googlenet, resnet50, resnet152. A CSV file of layers has the columns
+/// Networks: alexnet-original, vgg16, googlenet, resnet50, resnet152, and delta-paper for the paper's four. A CSV file of layers has the columns
 /// name,b,ci,h,w,co,r,s,stride,pad and may have groups, dilation and tile (such as 128x64); stride, pad and
 /// dilation are one number or HEIGHTxWIDTH. A fully connected layer is a 1x1 filter on a 1x1 map.
+///
+/// With `--measured FILE.csv` the layers are the file's, and what it measured (time_ms or time_us, l1_bytes, l2_bytes,
+/// dram_bytes; gpu, dtype, kernel, algorithm and network are optional) stands beside the model, with the errors by network
+/// and GPU.
 #[derive(Debug, Args)]
 pub struct DeltaArgs {
     /// Network, or CSV file of layers
-    network: String,
+    #[arg(required_unless_present = "measured")]
+    network: Option<String>,
 
     /// GPU name or the path of a GPU file
     #[arg(long)]
-    gpu: String,
+    pub(super) gpu: String,
 
     /// Images [default: 256, or the file's]
     #[arg(long, value_parser = input::batch)]
@@ -35,7 +40,11 @@ pub struct DeltaArgs {
 
     /// Number format of the tensors; others than fp32 multiply on tensor cores where there are some
     #[arg(long, default_value = "fp32", value_parser = layers::dtype)]
-    dtype: Dtype,
+    pub(super) dtype: Dtype,
+
+    /// Add the network's fully connected layers
+    #[arg(long, conflicts_with = "measured")]
+    fc: bool,
 
     /// Show each distinct shape once, with how often it occurs
     #[arg(long)]
@@ -49,9 +58,96 @@ pub struct DeltaArgs {
     #[arg(long)]
     catalogue: bool,
 
-    /// Add the model before DeLTA, with this miss rate in both caches
-    #[arg(long, value_name = "MISS_RATE", num_args = 0..=1, default_missing_value = "1.0", value_parser = miss_rate)]
-    compare_prior: Option<f64>,
+    /// DRAM latency in cycles instead of the GPU's, such as one under load (`preflop calibrate` measures the curve)
+    #[arg(long, value_name = "CYCLES", value_parser = cycles)]
+    dram_latency: Option<f64>,
+
+    /// Add the models before DeLTA, with these miss rates in both caches
+    #[arg(long, value_name = "MISS_RATE,..", num_args = 0..=1, default_missing_value = "1.0", value_delimiter = ',', value_parser = miss_rate)]
+    compare_prior: Vec<f64>,
+
+    /// Draw it: with --compare-prior the times of those models over DeLTA's, with --measured the model over the
+    /// measurement (.svg or .png)
+    #[arg(long, value_name = "FILE")]
+    plot: Option<String>,
+
+    /// Draw the model over the measurement layer by layer, as the paper's Figs. 11 to 14 (.svg or .png)
+    #[arg(long, value_name = "FILE", requires = "measured")]
+    plot_layers: Option<String>,
+
+    /// Measured layers (CSV) to hold the model against
+    #[arg(long, value_name = "FILE", conflicts_with = "network")]
+    pub(super) measured: Option<String>,
+
+    /// Of the measured layers only those of this algorithm, such as IMPLICIT_PRECOMP_GEMM
+    #[arg(long, value_name = "NAME", requires = "measured")]
+    pub(super) algorithm: Option<String>,
+
+    /// Of the measured layers only those that took at least so many milliseconds
+    #[arg(long, value_name = "MS", requires = "measured", default_value = "0")]
+    pub(super) at_least_ms: f64,
+
+    /// Whose traffic: the published model's, or that of today's kernels by the tile in the kernel's name (today)
+    #[arg(long, value_enum, default_value = "published", requires = "measured")]
+    pub(super) equations: Equations,
+}
+
+/// Which equations give the traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Equations {
+    /// Eq. 2 to 10
+    Published,
+    /// Sectors and tiles as counters show them on Hopper
+    Today,
+}
+
+fn write_chart(
+    path: Option<&str>,
+    chart: impl FnOnce() -> Result<preflop_plot::Chart, preflop_plot::PlotError>,
+) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let format = preflop_plot::Format::of_path(path)?;
+    crate::destination::write_bytes(path, chart()?.render(format)?)
+}
+
+fn cycles(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if (1.0..=1e5).contains(&x) => Ok(x),
+        _ => Err("a latency is a number of cycles from 1 to 100000".to_string()),
+    }
+}
+
+impl DeltaArgs {
+    /// The machine that is asked for.
+    pub(super) fn machine(&self, gpu: &preflop_core::Gpu) -> Machine {
+        let machine = if self.catalogue {
+            Machine::from_catalogue(gpu, self.dtype)
+        } else {
+            Machine::of(gpu, self.dtype)
+        };
+        self.dram_latency.map_or(machine, |cycles| machine.with_dram_latency(cycles))
+    }
+
+    /// The tile policy of a layer: the command line's tile, the layer's own, or the paper's table.
+    pub(super) fn fixed_tile(&self, listed: &Listed) -> Option<FixedTile> {
+        self.tile.or(listed.tile).map(FixedTile)
+    }
+
+    /// Writes a chart where one is asked for.
+    pub(super) fn draw(
+        &self,
+        chart: impl FnOnce() -> Result<preflop_plot::Chart, preflop_plot::PlotError>,
+    ) -> anyhow::Result<()> {
+        write_chart(self.plot.as_deref(), chart)
+    }
+
+    /// Writes the chart of single layers where one is asked for.
+    pub(super) fn draw_layers(
+        &self,
+        chart: impl FnOnce() -> Result<preflop_plot::Chart, preflop_plot::PlotError>,
+    ) -> anyhow::Result<()> {
+        write_chart(self.plot_layers.as_deref(), chart)
+    }
 }
 
 fn miss_rate(text: &str) -> Result<f64, String> {
@@ -81,6 +177,7 @@ struct LayerRow<'a> {
     l1_miss_rate: f64,
     l2_miss_rate: f64,
     time_ms: f64,
+    cycles: f64,
     bottleneck: Bottleneck,
     next_bottleneck: Bottleneck,
     headroom: f64,
@@ -90,9 +187,12 @@ struct LayerRow<'a> {
     active_ctas_per_sm: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     prior: Option<PriorRow>,
+    /// All of them, where several miss rates were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    priors: Vec<PriorRow>,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 struct PriorRow {
     miss_rate: f64,
     l2_bytes: f64,
@@ -107,30 +207,31 @@ struct Evaluated {
     listed: Listed,
     count: u64,
     report: LayerReport,
-    prior: Option<PriorReport>,
+    priors: Vec<PriorReport>,
 }
 
 /// Evaluates and prints.
 pub fn run(args: &DeltaArgs, output: &Output) -> anyhow::Result<()> {
+    if args.measured.is_some() {
+        return super::delta_measured::run(args, output);
+    }
     let gpu = input::gpu(&args.gpu)?;
-    let machine = if args.catalogue {
-        Machine::from_catalogue(&gpu, args.dtype)
-    } else {
-        Machine::of(&gpu, args.dtype)
-    };
-    let layers = layers::read(&args.network, args.batch, args.dtype)?;
+    let machine = args.machine(&gpu);
+    let network = args.network.as_deref().unwrap_or_default();
+    let layers = layers::read(network, args.batch, args.dtype, args.fc)?;
     let evaluated: Vec<Evaluated> = counted(layers, args.unique)
         .into_iter()
         .map(|(listed, count)| {
-            let fixed = args.tile.or(listed.tile).map(FixedTile);
+            let fixed = args.fixed_tile(&listed);
             let policy: &dyn TilePolicy = match &fixed {
                 Some(tile) => tile,
                 None => &Fig6,
             };
             let report = evaluate(&listed.named.layer, &machine, policy, Readings::default())
                 .map_err(|e| InputError::new(e.in_layer(&listed.named.name).to_string()))?;
-            let prior = args.compare_prior.map(|rate| prior::report(&report, &machine, rate));
-            Ok(Evaluated { listed, count, report, prior })
+            let priors =
+                args.compare_prior.iter().map(|rate| prior::report(&report, &machine, *rate)).collect();
+            Ok(Evaluated { listed, count, report, priors })
         })
         .collect::<anyhow::Result<_>>()?;
     let figures = if gpu.delta.is_some() && !args.catalogue { "paper" } else { "catalogue" };
@@ -138,10 +239,23 @@ pub fn run(args: &DeltaArgs, output: &Output) -> anyhow::Result<()> {
         gpu: &gpu.name,
         figures,
         dtype: args.dtype,
-        layers: evaluated.iter().map(|e| layer_row(e, args.compare_prior)).collect(),
+        layers: evaluated.iter().map(|e| layer_row(e, &args.compare_prior, &machine)).collect(),
         total_ms: total(&evaluated).ms(),
         bottlenecks: bottlenecks(&evaluated),
     };
+    args.draw(|| {
+        let times: Vec<(String, Vec<f64>)> = args
+            .compare_prior
+            .iter()
+            .enumerate()
+            .map(|(i, rate)| {
+                let over = evaluated.iter().map(|e| e.priors[i].time / e.report.time).collect();
+                (format!("miss rate {rate}"), over)
+            })
+            .collect();
+        let title = format!("{network} on {}: models with a fixed miss rate", gpu.title);
+        preflop_plot::distribution(&title, "time over DeLTA's", &times)
+    })?;
     if output.json { output::print_json(&report) } else { print(&report, &evaluated, args, output) }
 }
 
@@ -171,8 +285,21 @@ fn bottlenecks(evaluated: &[Evaluated]) -> BTreeMap<&'static str, u64> {
     out
 }
 
-fn layer_row(e: &Evaluated, miss_rate: Option<f64>) -> LayerRow<'_> {
+fn layer_row<'a>(e: &'a Evaluated, miss_rates: &[f64], machine: &Machine) -> LayerRow<'a> {
     let r = &e.report;
+    let priors: Vec<PriorRow> = e
+        .priors
+        .iter()
+        .zip(miss_rates)
+        .map(|(p, miss_rate)| PriorRow {
+            miss_rate: *miss_rate,
+            l2_bytes: p.traffic.l2.0,
+            dram_bytes: p.traffic.dram.0,
+            time_ms: p.time.ms(),
+            bottleneck: p.bottleneck,
+            over_prediction: p.time / r.time,
+        })
+        .collect();
     LayerRow {
         name: &e.listed.named.name,
         count: e.count,
@@ -182,6 +309,7 @@ fn layer_row(e: &Evaluated, miss_rate: Option<f64>) -> LayerRow<'_> {
         l1_miss_rate: r.traffic.l1_miss_rate(),
         l2_miss_rate: r.traffic.l2_miss_rate(),
         time_ms: r.time.ms(),
+        cycles: r.time.0 * machine.clock_hz,
         bottleneck: r.bottleneck,
         next_bottleneck: r.next,
         headroom: r.headroom(),
@@ -189,14 +317,8 @@ fn layer_row(e: &Evaluated, miss_rate: Option<f64>) -> LayerRow<'_> {
         cta_tile: [r.tile.blk_m as u64, r.tile.blk_n as u64, r.tile.blk_k as u64],
         num_cta: r.num_cta as u64,
         active_ctas_per_sm: r.active_ctas as u64,
-        prior: e.prior.zip(miss_rate).map(|(p, miss_rate)| PriorRow {
-            miss_rate,
-            l2_bytes: p.traffic.l2.0,
-            dram_bytes: p.traffic.dram.0,
-            time_ms: p.time.ms(),
-            bottleneck: p.bottleneck,
-            over_prediction: p.time / r.time,
-        }),
+        prior: priors.first().cloned(),
+        priors: if priors.len() > 1 { priors } else { Vec::new() },
     }
 }
 
@@ -213,10 +335,11 @@ fn print(report: &Report, evaluated: &[Evaluated], args: &DeltaArgs, output: &Ou
         ("L1 miss", Align::Right),
         ("L2 miss", Align::Right),
         ("time", Align::Right),
+        ("Mcycles", Align::Right),
         ("bound by", Align::Keep),
         ("then", Align::Keep),
     ]);
-    if args.compare_prior.is_some() {
+    if !args.compare_prior.is_empty() {
         header.push(("prior", Align::Right));
     }
     let mut table = output.table(&header);
@@ -234,6 +357,7 @@ fn print(report: &Report, evaluated: &[Evaluated], args: &DeltaArgs, output: &Ou
             format!("{:.0} %", 100.0 * row.l1_miss_rate),
             format!("{:.0} %", 100.0 * row.l2_miss_rate),
             output::time(e.report.time),
+            three_digits(row.cycles / 1e6),
             row.bottleneck.name().to_string(),
             format!("{} at {}x", row.next_bottleneck.name(), three_digits(row.headroom)),
         ]);
@@ -250,14 +374,13 @@ fn print(report: &Report, evaluated: &[Evaluated], args: &DeltaArgs, output: &Ou
     writeln!(
         out,
         "{} on {}: {} in {layers} layers; bound by {}",
-        output.bold(&args.network),
+        output.bold(args.network.as_deref().unwrap_or_default()),
         report.gpu,
         output::time(Seconds(report.total_ms / 1e3)),
         bound.join(", ")
     )?;
-    if let Some(rate) = args.compare_prior {
-        let ratios: Vec<f64> =
-            report.layers.iter().filter_map(|l| Some(l.prior.as_ref()?.over_prediction)).collect();
+    for (i, rate) in args.compare_prior.iter().enumerate() {
+        let ratios: Vec<f64> = evaluated.iter().map(|e| e.priors[i].time / e.report.time).collect();
         let mean = ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
         let most = ratios.iter().copied().fold(0.0, f64::max);
         writeln!(

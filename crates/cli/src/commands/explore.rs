@@ -1,5 +1,6 @@
 //! `preflop explore`: what a network gains from designs that do not exist yet.
 
+use super::explore_time::{self, SearchArgs};
 use super::layers;
 use super::tabular::{self, Column, Columns};
 use crate::destination;
@@ -24,15 +25,17 @@ use std::time::{Duration, Instant};
 /// Sweep a GPU's resources and see what a network gains, and what binds it then (DeLTA model)
 ///
 /// Networks as in `preflop delta`. Every value of `--vary` is a multiple of the base GPU, except tile, which is
-/// the CTA tile's edge. Keys: sm_count, mac_per_sm, reg, smem_size, smem_bw, l1_bw, l2_bw, dram_bw, tile.
+/// the CTA tile's edge. Keys: sm_count, mac_per_sm, reg, smem_size, smem_bw, l1_bw, l2_bw, dram_bw, tile. With `--objective` the
+/// networks are whole models (several with commas), the time model predicts them, and keys are sm_count, clock, mac_per_sm, l2, dram_bw;
+/// `KEY=0.5..2` lets an optimiser choose.
 #[derive(Debug, Args)]
 pub struct ExploreArgs {
     /// Network, or CSV file of layers
-    network: String,
+    pub(super) network: String,
 
     /// GPU that the designs scale: a name or the path of a GPU file
     #[arg(long)]
-    base: String,
+    pub(super) base: String,
 
     /// A named set of designs: delta-paper, the nine options of the DeLTA paper (the default)
     #[arg(long, value_name = "SET", value_parser = ["delta-paper"], conflicts_with = "vary")]
@@ -40,11 +43,11 @@ pub struct ExploreArgs {
 
     /// Values of a resource: KEY=1,2,4 or KEY=FROM:TO:STEP; several keys give all combinations
     #[arg(long, value_name = "KEY=LIST")]
-    vary: Vec<String>,
+    pub(super) vary: Vec<String>,
 
     /// Images [default: 256, or the file's]
     #[arg(long, value_parser = input::batch)]
-    batch: Option<u64>,
+    pub(super) batch: Option<u64>,
 
     /// Number format of the tensors
     #[arg(long, default_value = "fp32", value_parser = layers::dtype)]
@@ -52,23 +55,26 @@ pub struct ExploreArgs {
 
     /// Weights of the hardware cost; data/area_weights.toml is the built-in file
     #[arg(long, value_name = "FILE")]
-    area_weights: Option<String>,
+    pub(super) area_weights: Option<String>,
 
     /// Keep only the designs that no other beats in both speed and cost
     #[arg(long)]
-    front: bool,
+    pub(super) front: bool,
 
     /// Write all results to a .csv, .json or .parquet file
     #[arg(short, long, value_name = "FILE")]
-    output: Option<String>,
+    pub(super) output: Option<String>,
 
     /// Draw speed-ups with the share of layers per bottleneck (.svg or .png)
     #[arg(long, value_name = "FILE")]
-    plot: Option<String>,
+    pub(super) plot: Option<String>,
 
     /// Draw speed-up against cost with the Pareto front (.svg or .png)
     #[arg(long, value_name = "FILE")]
-    plot_front: Option<String>,
+    pub(super) plot_front: Option<String>,
+
+    #[command(flatten)]
+    pub(super) search: SearchArgs,
 }
 
 /// Most rows of the table; files and JSON have all.
@@ -102,13 +108,16 @@ struct DesignRow<'a> {
 
 /// Evaluates the designs, prints and writes them.
 pub fn run(args: &ExploreArgs, output: &Output) -> anyhow::Result<()> {
+    if args.search.is_asked() {
+        return explore_time::run(args, output);
+    }
     let gpu = input::gpu(&args.base)?;
     let weights = weights(args.area_weights.as_deref())?;
     let file_format = args.output.as_deref().map(tabular::Format::of_path).transpose()?;
     for path in [&args.plot, &args.plot_front].into_iter().flatten() {
         output::chart_format(path)?;
     }
-    let listed = layers::read(&args.network, args.batch, args.dtype)?;
+    let listed = layers::read(&args.network, args.batch, args.dtype, false)?;
     if listed.iter().any(|l| l.tile.is_some()) {
         return Err(InputError::new(format!("{}: `explore` chooses tiles itself", args.network))
             .hint("leave out the column `tile`")
@@ -168,7 +177,7 @@ pub fn run(args: &ExploreArgs, output: &Output) -> anyhow::Result<()> {
     if output.json { output::print_json(&report) } else { print(&report, args, output) }
 }
 
-fn weights(path: Option<&str>) -> anyhow::Result<AreaWeights> {
+pub(super) fn weights(path: Option<&str>) -> anyhow::Result<AreaWeights> {
     let Some(path) = path else { return Ok(AreaWeights::parse(AREA_WEIGHTS, "data/area_weights.toml")?) };
     let bytes = input::read_limited(path, MAX_WEIGHTS_FILE, "file of area weights")?;
     let text = String::from_utf8(bytes).map_err(|_| InputError::new(format!("{path}: not a text file")))?;
@@ -256,7 +265,7 @@ fn label<'a>(name: &'a str, side: impl Fn((&'a str, &'a str)) -> &'a str) -> Str
     parts.join("/")
 }
 
-fn draw(path: &str, chart: &Chart) -> anyhow::Result<()> {
+pub(super) fn draw(path: &str, chart: &Chart) -> anyhow::Result<()> {
     let bytes = chart.render(output::chart_format(path)?)?;
     destination::write_bytes(path, bytes)
 }

@@ -27,6 +27,12 @@ enum GpusCommand {
         /// GPU name or the path of a GPU file
         gpu: String,
     },
+    /// Show how arithmetic and bandwidth grew over the years: the best GPU of each, over the first
+    History {
+        /// Draw it: .svg or .png
+        #[arg(long, value_name = "FILE")]
+        plot: Option<String>,
+    },
     /// Show in which figures two GPUs differ
     Diff {
         /// GPU name or the path of a GPU file
@@ -45,6 +51,7 @@ enum GpusCommand {
 pub fn run(args: GpusArgs, output: &Output) -> anyhow::Result<()> {
     match args.command {
         None | Some(GpusCommand::List) => list(output),
+        Some(GpusCommand::History { plot }) => super::gpus_history::run(plot.as_deref(), output),
         Some(GpusCommand::Show { gpu }) => show(&input::gpu(&gpu)?, output),
         Some(GpusCommand::Diff { a, b, within }) => {
             let (left, right) = (input::gpu(&a)?, input::gpu(&b)?);

@@ -10,16 +10,17 @@ pub use preflop_import::layer_table::Listed;
 use std::path::Path;
 
 /// A file of layers is a list of lines; this is half a million of them.
-const MAX_FILE: u64 = 32 << 20;
+pub const MAX_FILE: u64 = 32 << 20;
 /// The paper's batch.
 const DEFAULT_BATCH: u64 = 256;
 
 /// The layers of a network or file. A batch given on the command line wins over the file's.
-pub fn read(network: &str, batch: Option<u64>, dtype: Dtype) -> anyhow::Result<Vec<Listed>> {
+pub fn read(network: &str, batch: Option<u64>, dtype: Dtype, fc: bool) -> anyhow::Result<Vec<Listed>> {
     let mut listed = if is_file(network) {
         from_csv(network)?
     } else {
-        networks::find(network, DEFAULT_BATCH)?
+        let find = if fc { networks::find_with_fc } else { networks::find };
+        find(network, DEFAULT_BATCH)?
             .into_iter()
             .map(|named| Listed { named, tile: None })
             .collect()

@@ -1,29 +1,41 @@
 //! `preflop ops`: predicts every row of an operator file.
 
+use super::ops_table;
 use crate::error::{InputError, RowsFailed};
 use crate::input;
 use crate::output::{self, Align, Output};
 use crate::rows::{Dialect, RawRow, Rows};
+use crate::tables;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use preflop_core::time::{OpPrediction, TimeModel};
 use preflop_core::{Gpu, OpCall};
+use preflop_table::format::Format;
 use rayon::prelude::*;
 use std::io::{self, IsTerminal as _, Write};
 use std::time::{Duration, Instant};
 
 /// Predict every operator of a file
 ///
-/// Reads CSV (also gzipped) or JSON Lines with the columns op, phase, dtype and shape, and prints one JSON object
-/// per row, in order. A row that cannot be predicted gives {"error": ..}, and the exit status is then 1.
+/// Reads CSV (also gzipped), JSON Lines, Parquet or Arrow with the columns op, phase, dtype and shape, and prints one JSON object
+/// per row, in order. A row that cannot be predicted gives {"error": ..}, and the exit status is then 1. With `-o` or `--format` it
+/// writes a table: the columns above with the answers beside them.
 #[derive(Debug, Args)]
 pub struct OpsArgs {
     /// Operator file, or `-` for standard input
-    file: String,
+    pub(super) file: String,
 
     /// GPU name (see `preflop gpus`) or the path of a GPU file
     #[arg(long, value_name = "GPU")]
-    gpu: String,
+    pub(super) gpu: String,
+
+    /// Table to write: .parquet, .arrow, .csv or .jsonl [default: JSON Lines on standard output]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "human")]
+    pub(super) output: Option<String>,
+
+    /// How the table is written [default: by its ending]
+    #[arg(long, value_name = "FORMAT", value_parser = tables::format, conflicts_with = "human")]
+    pub(super) format: Option<Format>,
 
     /// Print a table instead of JSON Lines (up to 1000 rows)
     #[arg(long, conflicts_with = "json")]
@@ -31,7 +43,7 @@ pub struct OpsArgs {
 
     /// Your own correction for this GPU, from `preflop fit`
     #[arg(long, value_name = "FILE")]
-    correction: Option<String>,
+    pub(super) correction: Option<String>,
 }
 
 /// Most rows of `--human`: a table must be laid out as a whole.
@@ -39,6 +51,9 @@ const MAX_TABLE_ROWS: u64 = 1000;
 
 /// Reads, predicts, prints.
 pub fn run(args: &OpsArgs, output: &Output) -> anyhow::Result<()> {
+    if let Some(result) = ops_table::run(args) {
+        return result;
+    }
     let gpu = input::gpu(&args.gpu)?;
     let (mut rows, size) = Rows::open(&args.file)?;
     let model = input::time_model(args.correction.as_deref(), [&gpu])?;
@@ -51,21 +66,21 @@ pub fn run(args: &OpsArgs, output: &Output) -> anyhow::Result<()> {
 
 /// Counts the rows, and keeps what the first failed one said.
 #[derive(Default)]
-struct Tally {
-    total: u64,
+pub(super) struct Tally {
+    pub(super) total: u64,
     failed: u64,
     first: String,
 }
 
 impl Tally {
-    fn fail(&mut self, message: &str) {
+    pub(super) fn fail(&mut self, message: &str) {
         if self.failed == 0 {
             self.first = message.to_string();
         }
         self.failed += 1;
     }
 
-    fn finish(self) -> anyhow::Result<()> {
+    pub(super) fn finish(self) -> anyhow::Result<()> {
         if self.failed == 0 {
             return Ok(());
         }
@@ -190,7 +205,7 @@ fn json_lines(rows: &mut Rows, model: &TimeModel, gpu: &Gpu, size: Option<u64>) 
 }
 
 /// One line, written by hand: this is the inner loop of files with millions of rows.
-fn write_prediction(out: &mut impl Write, p: &OpPrediction) -> io::Result<()> {
+pub(super) fn write_prediction(out: &mut impl Write, p: &OpPrediction) -> io::Result<()> {
     out.write_all(b"{\"time_us\":")?;
     microseconds(out, p.time.us())?;
     out.write_all(b",\"low_us\":")?;

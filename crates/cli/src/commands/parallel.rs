@@ -9,7 +9,7 @@ use crate::destination;
 use crate::error::InputError;
 use crate::input;
 use crate::output::{self, Output};
-use crate::run_args::{AttentionChoice, Job, RunArgs};
+use crate::run_args::{AttentionChoice, Job, ModeChoice, RunArgs};
 use answer::Answer;
 use preflop_cluster::collective::Collectives;
 use preflop_cluster::iteration::{Outcome, Setting, ShardCosts};
@@ -18,7 +18,6 @@ use preflop_cluster::rank::CoreTimes;
 use preflop_cluster::strategy::{Recompute, Strategy};
 use preflop_cluster::timeline::{self, Bar, Durations};
 use preflop_cluster::{Cluster, ClusterError};
-use preflop_core::model::Mode;
 use preflop_core::time::TimeModel;
 use preflop_core::{Dtype, model::Precision};
 
@@ -73,8 +72,9 @@ pub fn run(
     correction: Option<&str>,
     output: &Output,
 ) -> anyhow::Result<()> {
-    if run.mode == Mode::Infer {
-        return Err(InputError::new("`--cluster` predicts training; `--mode infer` is for one GPU")
+    if run.mode != ModeChoice::Train {
+        let message = format!("`--cluster` predicts training; `--mode {}` is for one GPU", run.mode.name());
+        return Err(InputError::new(message)
             .hint("leave out `--mode` or `--cluster`")
             .into());
     }

@@ -10,9 +10,11 @@ use crate::run_args::RunArgs;
 use clap::Args;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit, search};
-use preflop_core::model::{Iteration, zoo};
+use preflop_core::model::{Iteration, ModelError, Stage, lower, zoo};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::schedule::timeline::timeline;
+use preflop_core::units::Bytes;
+use preflop_language::Words;
 use std::io::Write as _;
 
 /// Predict one iteration of a model: time, throughput, memory, and where the time goes
@@ -68,12 +70,17 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
         batch: job.graph.samples,
         seq: job.graph.seq,
         precision: job.options.precision.name(),
-        mode: job.options.mode.name(),
+        mode: if args.run.mode.generates() { args.run.mode.name() } else { job.options.mode.name() },
+        context: match job.graph.stage {
+            Stage::Decode { context, .. } => Some(context),
+            _ => None,
+        },
         run: job.run.name(),
         notes: job.notes.clone(),
     };
     let largest = largest_batch(args, &job.iteration, &gpu)?;
     let mut report = Report::new(&question, &gpu, &job.iteration, &prediction, largest);
+    report.set_words(Words::of(&job.graph, &job.iteration, &prediction, &gpu));
     if args.launches {
         let host = model.host_model();
         let launches = timeline(&model, &job.iteration, &prediction, &gpu, &host);
@@ -98,6 +105,14 @@ fn largest_batch(args: &PredictArgs, iteration: &Iteration, gpu: &Gpu) -> anyhow
         return Ok(None);
     }
     let Ok(info) = zoo::info(&args.model) else { return Ok(None) };
+    let stage = args.run.stage()?;
+    if stage != Stage::Full {
+        let peak = |batch| -> Result<Bytes, ModelError> {
+            let graph = zoo::build_stage(info.name, Some(batch), args.run.seq, stage)?;
+            Ok(fit::prudent_peak(&lower(&graph, &args.run.options())?))
+        };
+        return Ok(Some(fit::largest_batch(gpu, &reserve, zoo::MAX_BATCH, peak)?));
+    }
     let peak = |batch| fit::peak_of_zoo(info.name, batch, args.run.seq, &args.run.options());
     Ok(Some(fit::largest_batch(gpu, &reserve, zoo::MAX_BATCH, peak)?))
 }

@@ -155,7 +155,7 @@ fn write(
         let text = if args.md {
             markdown(report)
         } else {
-            page::page(title, views, true, Some(report), &markdown(report))?
+            page::page(title, views, true, page::CLASSIC, Some(report), &markdown(report))?
         };
         destination::write_bytes(path, &text)?;
         if !output.json {

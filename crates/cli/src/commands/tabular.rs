@@ -1,11 +1,15 @@
-//! Results as a file: CSV, JSON, and Parquet where it is built in.
+//! Results as a file: CSV, JSON, Parquet.
 
 use crate::destination;
 use crate::error::InputError;
 use anyhow::Context as _;
+use arrow_array::{Array as _, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{Field, Schema};
+use preflop_table::format::parquet_bytes;
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A column of a table.
 #[derive(Debug, Clone)]
@@ -42,10 +46,7 @@ impl Format {
             _ if destination::is_stdout(path) => Ok(Self::Csv),
             Some("csv") => Ok(Self::Csv),
             Some("json") => Ok(Self::Json),
-            Some("parquet") if cfg!(feature = "parquet") => Ok(Self::Parquet),
-            Some("parquet") => Err(InputError::new(format!("`{path}`: this build cannot write Parquet"))
-                .hint("build with `--features parquet`, or write .csv or .json")
-                .into()),
+            Some("parquet") => Ok(Self::Parquet),
             _ => Err(InputError::new(format!("cannot tell the format of `{path}`"))
                 .hint("name it .csv, .json or .parquet; --plot draws .svg and .png")
                 .into()),
@@ -62,10 +63,7 @@ pub fn write(path: &str, format: Format, columns: &Columns, json: &impl Serializ
             serde_json::to_writer(&mut out, json).with_context(failed)?;
             writeln!(out).with_context(failed)
         }
-        #[cfg(feature = "parquet")]
         Format::Parquet => write_parquet(out, columns).with_context(failed),
-        #[cfg(not(feature = "parquet"))]
-        Format::Parquet => Format::of_path(path).map(|_| ()),
     })
 }
 
@@ -92,52 +90,20 @@ fn write_csv(out: impl Write, columns: &Columns) -> anyhow::Result<()> {
     Ok(writer.flush()?)
 }
 
-#[cfg(feature = "parquet")]
 fn write_parquet(out: &mut dyn Write, columns: &Columns) -> anyhow::Result<()> {
-    use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
-    use parquet::file::properties::WriterProperties;
-    use parquet::file::writer::SerializedFileWriter;
-    use parquet::schema::parser::parse_message_type;
-    use std::fmt::Write as _;
-    use std::sync::Arc;
-
-    let mut schema = String::from("message rows {");
+    let (mut fields, mut arrays): (Vec<Field>, Vec<ArrayRef>) = (Vec::new(), Vec::new());
     for (name, column) in columns {
-        let kind = match column {
-            Column::Text(_) => format!("binary {name} (UTF8)"),
-            Column::Number(_) => format!("double {name}"),
-            Column::Count(_) => format!("int64 {name}"),
-            Column::Flag(_) => format!("boolean {name}"),
+        let array: ArrayRef = match column {
+            Column::Text(v) => Arc::new(StringArray::from_iter_values(v)),
+            Column::Number(v) => Arc::new(Float64Array::from_iter_values(v.iter().copied())),
+            Column::Count(v) => Arc::new(Int64Array::from_iter_values(v.iter().map(|n| n.cast_signed()))),
+            Column::Flag(v) => Arc::new(BooleanArray::from(v.clone())),
         };
-        write!(schema, " required {kind};")?;
+        fields.push(Field::new(name, array.data_type().clone(), false));
+        arrays.push(array);
     }
-    schema.push('}');
-    let schema = Arc::new(parse_message_type(&schema)?);
-    let mut file = SerializedFileWriter::new(out, schema, Arc::new(WriterProperties::default()))?;
-    let mut group = file.next_row_group()?;
-    for (name, column) in columns {
-        let mut writer = group.next_column()?.with_context(|| format!("no Parquet column for `{name}`"))?;
-        match column {
-            Column::Text(v) => {
-                let bytes: Vec<ByteArray> = v.iter().map(|t| ByteArray::from(t.as_str())).collect();
-                writer.typed::<ByteArrayType>().write_batch(&bytes, None, None)?;
-            }
-            Column::Number(v) => {
-                writer.typed::<DoubleType>().write_batch(v, None, None)?;
-            }
-            Column::Count(v) => {
-                let signed: Vec<i64> = v.iter().map(|n| n.cast_signed()).collect();
-                writer.typed::<Int64Type>().write_batch(&signed, None, None)?;
-            }
-            Column::Flag(v) => {
-                writer.typed::<BoolType>().write_batch(v, None, None)?;
-            }
-        }
-        writer.close()?;
-    }
-    group.close()?;
-    file.close()?;
-    Ok(())
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
+    Ok(out.write_all(&parquet_bytes(&batch)?)?)
 }
 
 #[cfg(test)]
@@ -165,19 +131,22 @@ mod tests {
         assert_eq!(Format::of_path("a.CSV").unwrap(), Format::Csv);
         assert_eq!(Format::of_path("a.json").unwrap(), Format::Json);
         assert!(Format::of_path("a.xlsx").is_err());
-        assert_eq!(Format::of_path("a.parquet").is_ok(), cfg!(feature = "parquet"));
+        assert_eq!(Format::of_path("a.parquet").unwrap(), Format::Parquet);
     }
 
-    #[cfg(feature = "parquet")]
     #[test]
     fn parquet_reads_back() {
-        use parquet::file::reader::{FileReader as _, SerializedFileReader};
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
         write_parquet(&mut std::fs::File::create(&path).unwrap(), &columns()).unwrap();
-        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
-        let rows: Vec<String> = reader.get_row_iter(None).unwrap().map(|r| r.unwrap().to_string()).collect();
-        assert_eq!(rows.len(), 2);
-        assert!(rows[0].contains("a,b") && rows[0].contains("1.5") && rows[0].contains("true"), "{rows:?}");
+        let mut table =
+            preflop_table::format::open(std::fs::File::open(&path).unwrap(), "t.parquet").unwrap();
+        let batch = table.next().unwrap().unwrap();
+        assert!(table.next().is_none());
+        assert_eq!(batch.num_rows(), 2);
+        let names = batch.column(0).as_any().downcast_ref::<StringArray>().unwrap();
+        assert_eq!((names.value(0), names.value(1)), ("a,b", "c"));
+        let x = batch.column(1).as_any().downcast_ref::<Float64Array>().unwrap();
+        assert_eq!(x.values(), &[1.5, 2.0]);
     }
 }

@@ -7,8 +7,13 @@ use crate::output::{self, Align, Output, three_digits};
 use clap::{Args, ValueEnum};
 use preflop_core::Gpu;
 use preflop_core::gpu::catalog;
+use preflop_core::model::Precision;
+use preflop_core::profile::{Analysis, Profile};
 use preflop_core::time::TimeModel;
-use preflop_core::transfer::{self, Method, Options, Transfer};
+use preflop_core::transfer::change::{self, Change};
+use preflop_core::transfer::{self, Host, Method, Options, Transfer};
+use preflop_core::units::Seconds;
+use serde::Serialize;
 use std::io::Write as _;
 use std::path::PathBuf;
 
@@ -26,13 +31,38 @@ pub struct TransferArgs {
     #[arg(long, value_name = "GPU")]
     from: Option<String>,
 
-    /// How times are carried over
-    #[arg(long, value_enum, default_value = "mixed")]
+    /// How times are carried over; `ratio` has the smallest error on published rows (docs/papers.md)
+    #[arg(long, value_enum, default_value = "ratio")]
     method: MethodArg,
 
-    /// Factor on the host's time: 1 keeps it, 0.8 is a host a fifth faster; a profiler slows hosts by 1.2 to 1.5
-    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor)]
-    host: f64,
+    /// Factor on the recorded host time: 1 keeps it, 0.8 is a host a fifth faster. Without it the profiler's own share is
+    /// taken out: 0.75 of PyTorch profiler traces, 1 of the others
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    host: Option<f64>,
+
+    /// Another host, which takes so many milliseconds for an iteration
+    #[arg(long, value_name = "MS", conflicts_with = "host", value_parser = milliseconds)]
+    host_ms: Option<f64>,
+
+    /// Samples of an iteration there, instead of the recorded ones
+    #[arg(long, value_name = "N", value_parser = input::batch)]
+    batch: Option<u64>,
+
+    /// Samples of the recorded iteration, where its shapes do not tell
+    #[arg(long, value_name = "N", value_parser = input::batch, requires = "batch")]
+    recorded_batch: Option<u64>,
+
+    /// Number format there, instead of the recorded one: fp32, tf32, amp, bf16, fp16 or fp8
+    #[arg(long, value_name = "FORMAT", value_parser = crate::run_args::precision())]
+    precision: Option<Precision>,
+
+    /// Tensors lie channels-last there, so that nothing converts between layouts
+    #[arg(long)]
+    channels_last: bool,
+
+    /// A recording of the same job on another GPU: says how well this one carries over to it
+    #[arg(long, value_name = "OTHER")]
+    check: Option<PathBuf>,
 
     /// List every operator with its time on each GPU
     #[arg(long)]
@@ -56,6 +86,98 @@ fn factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(x) if (0.01..=100.0).contains(&x) => Ok(x),
         _ => Err("it must be a number from 0.01 to 100".to_string()),
+    }
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x > 0.0 && x < 1e9 => Ok(x),
+        _ => Err("it must be a time in milliseconds above 0".to_string()),
+    }
+}
+
+impl TransferArgs {
+    /// Samples there over samples here, if another batch is asked for.
+    fn batch_factor(&self, analysis: &Analysis) -> anyhow::Result<Option<f64>> {
+        let Some(batch) = self.batch else { return Ok(None) };
+        let Some(recorded) = self.recorded_batch.or_else(|| change::recorded_batch(analysis)) else {
+            let message = "the recording does not tell how many samples an iteration has";
+            return Err(InputError::new(message).hint("say it: `--recorded-batch 64`").into());
+        };
+        Ok(Some(batch as f64 / recorded as f64))
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    transfer: &'a Transfer,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<Check>,
+}
+
+/// The same job recorded on another GPU.
+struct Other {
+    gpu: Gpu,
+    measured_ms: f64,
+    gpu_busy_ms: f64,
+}
+
+impl Other {
+    fn new(recording: &Profile, args: &TransferArgs) -> anyhow::Result<Self> {
+        let analysis = profile::analyse(recording, &args.window)?;
+        let Some(gpu) = profile::origin(recording, Some(analysis.window.device), None)? else {
+            let message = format!("`{}` does not say which GPU it was recorded on", recording.source);
+            return Err(InputError::new(message).hint("`--check` needs a recording that names its GPU").into());
+        };
+        // Both recordings carry the profiler's host time, so it stays in both.
+        let (measured_ms, gpu_busy_ms) = (analysis.measured().ms(), analysis.gpu_busy().ms());
+        Ok(Self { gpu, measured_ms, gpu_busy_ms })
+    }
+
+    fn against(self, result: &Transfer) -> Check {
+        let target = result.targets.first();
+        let of = |get: fn(&transfer::Target) -> f64| target.map_or(f64::NAN, get);
+        let (iteration, low, high) = (of(|t| t.iteration_ms), of(|t| t.low_ms), of(|t| t.high_ms));
+        Check {
+            gpu: self.gpu.name,
+            measured_ms: self.measured_ms,
+            iteration_ms: iteration,
+            error: iteration / self.measured_ms - 1.0,
+            in_interval: low <= self.measured_ms && self.measured_ms <= high,
+            measured_gpu_busy_ms: self.gpu_busy_ms,
+            gpu_busy_error: of(|t| t.gpu_busy_ms) / self.gpu_busy_ms - 1.0,
+        }
+    }
+}
+
+/// How well a job was carried over.
+#[derive(Serialize)]
+struct Check {
+    gpu: String,
+    measured_ms: f64,
+    iteration_ms: f64,
+    error: f64,
+    in_interval: bool,
+    measured_gpu_busy_ms: f64,
+    gpu_busy_error: f64,
+}
+
+impl Check {
+    fn print(&self, output: &Output) -> anyhow::Result<()> {
+        let mut out = output::stdout();
+        writeln!(
+            out,
+            "\nrecorded on {}: {} ms, predicted {} ms: {:+.1} %, {} its 90 % interval; GPU busy {:+.1} %",
+            output.bold(&self.gpu),
+            three_digits(self.measured_ms),
+            three_digits(self.iteration_ms),
+            100.0 * self.error,
+            if self.in_interval { "in" } else { "outside" },
+            100.0 * self.gpu_busy_error
+        )?;
+        Ok(out.flush()?)
     }
 }
 
@@ -88,9 +210,33 @@ pub fn run(args: &TransferArgs, output: &Output) -> anyhow::Result<()> {
         MethodArg::Ratio => Method::Ratio,
         MethodArg::Mixed => Method::Mixed,
     };
-    let options = Options { method, host_factor: args.host, operators: args.operators };
-    let result = transfer::transfer(&analysis, &TimeModel::embedded(), &origin, &gpus, &options);
-    if output.json { output::print_json(&result) } else { print(&result, output) }
+    let host = match (args.host, args.host_ms) {
+        (Some(factor), _) => Host::Factor(factor),
+        (None, Some(ms)) => Host::Time(Seconds(ms / 1e3)),
+        // Two recordings of one job both hold the profiler's time.
+        (None, None) if args.check.is_some() => Host::Factor(1.0),
+        (None, None) => Host::Unprofiled,
+    };
+    let change = Change {
+        batch: args.batch_factor(&analysis)?,
+        precision: args.precision,
+        channels_last: args.channels_last,
+    };
+    let options = Options { method, host, change, operators: args.operators };
+    let model = TimeModel::embedded();
+    let mut gpus = gpus;
+    let other = args.check.as_deref().map(profile::read).transpose()?;
+    let other = other.as_ref().map(|p| Other::new(p, args)).transpose()?;
+    if let Some(other) = &other {
+        gpus = vec![other.gpu.clone()];
+    }
+    let result = transfer::transfer(&analysis, &model, &origin, &gpus, &options);
+    let check = other.map(|o| o.against(&result));
+    if output.json {
+        return output::print_json(&Answer { transfer: &result, check });
+    }
+    print(&result, output)?;
+    check.map_or(Ok(()), |check| check.print(output))
 }
 
 fn print(result: &Transfer, output: &Output) -> anyhow::Result<()> {
@@ -113,6 +259,7 @@ fn print(result: &Transfer, output: &Output) -> anyhow::Result<()> {
         ("iteration", Align::Right),
         ("90 % interval", Align::Right),
         ("GPU busy", Align::Right),
+        ("bound", Align::Keep),
         ("speedup", Align::Right),
     ]);
     for t in &sorted {
@@ -121,6 +268,7 @@ fn print(result: &Transfer, output: &Output) -> anyhow::Result<()> {
             ms(t.iteration_ms),
             format!("{} - {}", three_digits(t.low_ms), ms(t.high_ms)),
             ms(t.gpu_busy_ms),
+            t.bound.name().to_string(),
             format!("{}x", three_digits(t.speedup)),
         ]);
     }
@@ -140,6 +288,9 @@ fn print(result: &Transfer, output: &Output) -> anyhow::Result<()> {
             }
             output::write_table(&mut out, &table)?;
         }
+    }
+    for note in &result.notes {
+        writeln!(out, "{}", output.dim(&output::wrapped(note, output.width, "")))?;
     }
     let mut notes: Vec<String> = Vec::new();
     for t in &sorted {

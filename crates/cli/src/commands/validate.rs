@@ -127,7 +127,9 @@ pub fn run(args: &ValidateArgs, output: &Output) -> anyhow::Result<()> {
 
 /// The scoreboard over the bundled measurements, as `--json` prints it.
 pub fn scoreboard() -> anyhow::Result<String> {
-    let mut scorer = Scorer::new("h200")?;
+    let model = TimeModel::embedded();
+    let gpu = model.measured_gpu().map(|g| g.name.clone()).unwrap_or_default();
+    let mut scorer = Scorer::new(&gpu)?;
     scorer.bundled()?;
     Ok(serde_json::to_string(&scorer.report()?)?)
 }

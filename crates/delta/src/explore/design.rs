@@ -5,7 +5,7 @@ use crate::{DeltaError, Machine};
 use serde::Serialize;
 
 /// How much of each resource, as a multiple of the base machine; the tile edge is a size.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Scales {
     /// N_SM.
     pub sm_count: f64,

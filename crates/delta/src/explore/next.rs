@@ -29,14 +29,14 @@ impl Workload {
     /// DRAM latency itself is no rate, so there the bound is left out.
     pub fn next(&self, design: &Design) -> Result<Next, DeltaError> {
         let machine = design.scales.machine(&self.base)?;
-        let works = self.works(design.scales.tile)?;
+        let works = &self.works(&machine, design.scales.tile)?;
         let now = times(works, &machine, None);
         let bottleneck = largest(&now);
         let then = match resource(bottleneck) {
             None => times(works, &machine, Some(bottleneck)),
             Some(key) => {
                 let without = Scales::default().with(key, UNLIMITED).unwrap_or_default().machine(&machine)?;
-                times(works, &without, None)
+                times(&self.works(&without, design.scales.tile)?, &without, None)
             }
         };
         let headroom = now.iter().sum::<f64>() / then.iter().sum::<f64>();
@@ -56,7 +56,7 @@ fn resource(bottleneck: Bottleneck) -> Option<&'static str> {
     }
 }
 
-fn times(works: &[(Work, u64)], machine: &Machine, without: Option<Bottleneck>) -> Times {
+fn times(works: &[(&Work, u64)], machine: &Machine, without: Option<Bottleneck>) -> Times {
     let mut times = [0.0; 6];
     for (work, count) in works {
         let bounds = time::report(work, machine).bounds;

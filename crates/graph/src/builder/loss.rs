@@ -1,9 +1,20 @@
 //! Losses: they run in training only and end the graph.
 
 use super::super::graph::{Content, Graph, GraphOp, When};
+use super::super::stage::Stage;
 use super::{Builder, Built, Tensor};
 
 impl Builder {
+    /// The positions whose logits are wanted, before the output layer: all, or in prefill the last one.
+    pub fn wanted_positions(&mut self, x: Tensor) -> Built {
+        if self.stage() == Stage::Prefill { self.slice(x, 1, 1) } else { Ok(x) }
+    }
+
+    /// Ends a language model: with a loss, or with the logits of a step of generation.
+    pub fn finish_language(self, logits: Tensor) -> Built<Graph> {
+        if self.stage() == Stage::Full { self.finish_with_cross_entropy(logits) } else { Ok(self.finish(logits)) }
+    }
+
     /// Ends the graph with `F.cross_entropy(logits.float(), targets)`; logits of rank 3 and more are flattened to
     /// rows of their last dimension first.
     pub fn finish_with_cross_entropy(mut self, logits: Tensor) -> Built<Graph> {

@@ -29,6 +29,7 @@ pub use layers::{ConvSpec, RnnSpec};
 use super::OptimizerChoice;
 use super::dims::{Dims, MAX_RANK};
 use super::error::ModelError;
+use super::stage::Stage;
 use super::graph::{Content, Graph, GraphOp, Node, Parameter, TensorInfo, When};
 
 /// Handle of a tensor of the graph being built.
@@ -46,6 +47,8 @@ pub struct Builder {
     path: String,
     when: When,
     pending_modules: u32,
+    /// The mask of a static cache, made once for all layers.
+    mask: Option<Tensor>,
 }
 
 /// Result of a builder method.
@@ -67,9 +70,23 @@ impl Builder {
             held: Vec::new(),
             loss: None,
             optimizer: OptimizerChoice::Sgd,
+            stage: Stage::Full,
+            cache_elements_per_token: 0,
             fixed: None,
         };
-        Self { graph, path: String::new(), when: When::Always, pending_modules: 1 }
+        Self { graph, path: String::new(), when: When::Always, pending_modules: 1, mask: None }
+    }
+
+    /// As [`Builder::new`] for a step of generation.
+    pub fn staged(name: &str, samples: u64, stage: Stage) -> Self {
+        let mut builder = Self::new(name, samples);
+        builder.graph.stage = stage;
+        builder
+    }
+
+    /// What is computed.
+    pub fn stage(&self) -> Stage {
+        self.graph.stage
     }
 
     /// Samples of one iteration.
@@ -80,16 +97,6 @@ impl Builder {
     /// Says how long the sequences are, for reports.
     pub fn set_seq(&mut self, seq: u64) {
         self.graph.seq = Some(seq);
-    }
-
-    /// Chooses the optimizer of the reference runs (SGD unless said).
-    pub fn set_optimizer(&mut self, optimizer: OptimizerChoice) {
-        self.graph.optimizer = optimizer;
-    }
-
-    /// Says that feature maps lie channels-last in memory.
-    pub fn set_channels_last(&mut self) {
-        self.graph.channels_last = true;
     }
 
     /// Shape of a tensor.

@@ -60,13 +60,14 @@ fn build(s: Sizes) -> Built<Graph> {
         _ => (768, 12, 12),
     };
     let (inner, vocabulary) = (4 * width, VOCABULARY);
-    assemble(s.name, s.batch, s.seq, Plan { width, inner, layers, heads, vocabulary, positions })
+    assemble(s, Plan { width, inner, layers, heads, vocabulary, positions })
 }
 
 /// The model of these sizes.
-pub(super) fn assemble(name: &str, batch: u64, seq: u64, plan: Plan) -> Built<Graph> {
+pub(super) fn assemble(s: Sizes<'_>, plan: Plan) -> Built<Graph> {
     let width = plan.width;
-    let mut b = Builder::new(name, batch);
+    let Sizes { batch, seq, .. } = s;
+    let mut b = Builder::staged(s.name, batch, s.stage);
     let tokens = b.tokens(&[batch, seq])?;
     b.count_module();
     let (x, table) = b.scope("transformer", |b| {
@@ -84,9 +85,10 @@ pub(super) fn assemble(name: &str, batch: u64, seq: u64, plan: Plan) -> Built<Gr
         let x = b.layer_norm("ln_f", x)?;
         Ok((b.view(x, &[batch, seq, width])?, table))
     })?;
+    let x = b.wanted_positions(x)?;
     b.count_module();
     let logits = b.linear_with("lm_head", x, table, None)?;
-    b.finish_with_cross_entropy(logits)
+    b.finish_language(logits)
 }
 
 fn block(b: &mut Builder, x: Tensor, plan: Plan) -> Built {

@@ -10,34 +10,41 @@ mod bert;
 pub mod config;
 mod convnext;
 mod dcgan;
+pub mod decoder;
 mod densenet;
 mod efficientnet;
+mod experts;
 mod faster_rcnn;
 mod gnmt;
 mod googlenet;
 mod gpt2;
 mod inception;
+mod latent;
 mod llama;
+mod mamba;
 mod mobilenet;
 mod opt;
 mod resnet;
 mod sockeye;
 mod swin;
 mod t5;
+mod towers;
 mod transformer;
 mod vgg;
 mod vit;
 mod wgan;
+mod whisper;
 
 use super::OptimizerChoice;
 use super::builder::Built;
 use super::error::ModelError;
 use super::graph::Graph;
+use super::stage::Stage;
 use preflop_units::names;
 use serde::Serialize;
 
 /// What is known of a model before it is built.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct ModelInfo {
     /// Name on the command line.
     pub name: &'static str,
@@ -56,21 +63,24 @@ pub struct ModelInfo {
     /// Parameters.
     pub parameters: u64,
     /// Optimizer unless said.
+    #[schema(value_type = String)]
     pub optimizer: OptimizerChoice,
 }
 
 /// The sizes a model is built for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sizes {
-    pub name: &'static str,
+pub(super) struct Sizes<'n> {
+    pub name: &'n str,
     pub batch: u64,
+    /// Tokens of a sequence that are computed: 1 in decode.
     pub seq: u64,
+    pub stage: Stage,
 }
 
 /// A model of the zoo.
 pub(super) struct Entry {
     pub info: ModelInfo,
-    pub build: fn(Sizes) -> Built<Graph>,
+    pub build: fn(Sizes<'_>) -> Built<Graph>,
 }
 
 /// All families in the order of `preflop models`.
@@ -134,7 +144,29 @@ pub fn info(name: &str) -> Result<ModelInfo, ModelError> {
 
 /// Builds a model for `batch` samples of `seq` tokens (the model's defaults where `None`).
 pub fn build(name: &str, batch: Option<u64>, seq: Option<u64>) -> Result<Graph, ModelError> {
+    build_stage(name, batch, seq, Stage::Full)
+}
+
+/// Families whose models generate text: their builders know the stages.
+const GENERATING: [&[Entry]; 3] = [gpt2::MODELS, opt::MODELS, llama::MODELS];
+
+/// The plan of a decoder of the zoo; `None` for other models.
+pub fn plan(name: &str) -> Option<decoder::Plan> {
+    llama::plan(find(name).ok()?.info.name)
+}
+
+/// As [`build`], for a step of generation.
+pub fn build_stage(
+    name: &str,
+    batch: Option<u64>,
+    seq: Option<u64>,
+    stage: Stage,
+) -> Result<Graph, ModelError> {
     let entry = find(name)?;
+    let generates = || GENERATING.iter().any(|f| f.iter().any(|e| e.info.name == entry.info.name));
+    if let Some(step) = stage.name().filter(|_| !generates()) {
+        return Err(ModelError::NoGeneration { model: entry.info.name.to_owned(), step });
+    }
     let info = &entry.info;
     let batch = batch.unwrap_or(info.default_batch);
     if batch == 0 || batch > MAX_BATCH {
@@ -145,19 +177,27 @@ pub fn build(name: &str, batch: Option<u64>, seq: Option<u64>) -> Result<Graph, 
         (None, None) => 0,
         (Some(default), seq) => {
             let seq = seq.unwrap_or(default);
-            let limit = info.max_seq.unwrap_or(MAX_SEQ);
-            if seq == 0 || seq > limit {
-                return Err(ModelError::Size { what: "seq", value: seq, limit });
-            }
-            seq
+            sequence(seq, stage, info.max_seq.unwrap_or(MAX_SEQ))?
         }
     };
-    let mut graph = (entry.build)(Sizes { name: info.name, batch, seq })?;
+    let mut graph = (entry.build)(Sizes { name: info.name, batch, seq, stage })?;
     graph.optimizer = info.optimizer;
     if info.default_seq.is_some() {
         graph.seq = Some(seq);
     }
     Ok(graph)
+}
+
+/// Tokens that are computed, where a model takes up to `limit` in all.
+fn sequence(seq: u64, stage: Stage, limit: u64) -> Result<u64, ModelError> {
+    let (what, value, limit) = match stage {
+        Stage::Decode { context, .. } => ("context", context, limit.saturating_sub(1).max(1)),
+        _ => ("seq", seq, limit),
+    };
+    if value == 0 || value > limit {
+        return Err(ModelError::Size { what, value, limit });
+    }
+    Ok(stage.queries(seq))
 }
 
 /// An image classifier of torchvision: trained with SGD on 224 x 224 images unless said.

@@ -36,7 +36,7 @@ fn build(s: Sizes) -> Built<Graph> {
         "opt-6.7b" => (4096, 32),
         _ => (2048, 24),
     };
-    let mut b = Builder::new(s.name, s.batch);
+    let mut b = Builder::staged(s.name, s.batch, s.stage);
     let tokens = b.tokens(&[s.batch, s.seq])?;
     b.count_module();
     let (x, table) = b.scope("model.decoder", |b| {
@@ -52,8 +52,9 @@ fn build(s: Sizes) -> Built<Graph> {
         }
         Ok((b.layer_norm("final_layer_norm", x)?, table))
     })?;
+    let x = b.wanted_positions(x)?;
     let logits = b.linear_with("lm_head", x, table, None)?;
-    b.finish_with_cross_entropy(logits)
+    b.finish_language(logits)
 }
 
 fn layer(b: &mut Builder, x: Tensor) -> Built {

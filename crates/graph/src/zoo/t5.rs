@@ -25,31 +25,59 @@ pub(super) const MODELS: &[Entry] = &[
     Entry { info: info("t5-base", "T5 base, 12 + 12 layers", 222_903_552), build },
 ];
 
-const VOCABULARY: u64 = 32_128;
-const BUCKETS: u64 = 32;
-const HEAD_DIM: u64 = 64;
-
+/// Sizes of a T5.
 #[derive(Clone, Copy)]
-struct Plan {
-    width: u64,
-    inner: u64,
-    layers: usize,
-    heads: u64,
+pub(super) struct Plan {
+    pub width: u64,
+    pub inner: u64,
+    pub layers: usize,
+    pub decoder_layers: usize,
+    pub heads: u64,
+    pub head_dim: u64,
+    pub vocabulary: u64,
+    /// Kinds of distances.
+    pub buckets: u64,
+    /// A gated feed-forward layer (version 1.1)?
+    pub gated: bool,
+    /// Is the output layer the embedding?
+    pub tied: bool,
 }
+
+const SMALL: Plan = Plan {
+    width: 512,
+    inner: 2048,
+    layers: 6,
+    decoder_layers: 6,
+    heads: 8,
+    head_dim: 64,
+    vocabulary: 32_128,
+    buckets: 32,
+    gated: false,
+    tied: true,
+};
 
 fn build(s: Sizes) -> Built<Graph> {
     let plan = match s.name {
-        "t5-base" => Plan { width: 768, inner: 3072, layers: 12, heads: 12 },
-        _ => Plan { width: 512, inner: 2048, layers: 6, heads: 8 },
+        "t5-base" => Plan { width: 768, inner: 3072, layers: 12, decoder_layers: 12, heads: 12, ..SMALL },
+        _ => SMALL,
     };
+    assemble(s, plan)
+}
+
+/// The model of these sizes.
+pub(super) fn assemble(s: Sizes<'_>, plan: Plan) -> Built<Graph> {
     let mut b = Builder::new(s.name, s.batch);
     let source = b.tokens(&[s.batch, s.seq])?;
     let target = b.tokens(&[s.batch, s.seq])?;
-    let (x, table) = b.embedding("shared", source, VOCABULARY, plan.width)?;
+    let (x, table) = b.embedding("shared", source, plan.vocabulary, plan.width)?;
     let memory = stack(&mut b, "encoder", x, None, plan)?;
     b.keep(memory);
     let y = b.embedding_with("shared", target, table)?;
     let y = stack(&mut b, "decoder", y, Some(memory), plan)?;
+    if !plan.tied {
+        let logits = b.linear("lm_head", y, plan.vocabulary, false)?;
+        return b.finish_with_cross_entropy(logits);
+    }
     // Tied embeddings: the output is scaled by width^-0.5.
     let y = b.unary(y, Unary::MulScalar)?;
     b.count_module();
@@ -62,7 +90,8 @@ fn stack(b: &mut Builder, name: &str, x: Tensor, memory: Option<Tensor>, plan: P
         let x = b.dropout(x)?;
         let bias = position_bias(b, x, memory.is_some(), plan)?;
         let mut x = x;
-        for i in 0..plan.layers {
+        let layers = if memory.is_some() { plan.decoder_layers } else { plan.layers };
+        for i in 0..layers {
             x = b.module(&format!("block.{i}"), x, |b, x| block(b, x, bias, memory, plan))?;
         }
         b.hold(bias);
@@ -87,7 +116,7 @@ fn position_bias(b: &mut Builder, x: Tensor, causal: bool, plan: Plan) -> Built 
         for _ in 0..9 {
             bucket = b.unary(bucket, Unary::AddScalar)?;
         }
-        let (values, _) = b.embedding("relative_attention_bias", bucket, BUCKETS, plan.heads)?;
+        let (values, _) = b.embedding("relative_attention_bias", bucket, plan.buckets, plan.heads)?;
         let bias = b.permute(values, &[2, 0, 1])?;
         let bias = b.view(bias, &[1, plan.heads, seq, seq])?;
         if causal {
@@ -100,8 +129,8 @@ fn position_bias(b: &mut Builder, x: Tensor, causal: bool, plan: Plan) -> Built 
 
 fn heads(b: &mut Builder, name: &str, x: Tensor, plan: Plan) -> Built {
     let [batch, seq] = [b.dim(x, 0), b.dim(x, 1)];
-    let y = b.linear(name, x, plan.heads * HEAD_DIM, false)?;
-    let y = b.view(y, &[batch, seq, plan.heads, HEAD_DIM])?;
+    let y = b.linear(name, x, plan.heads * plan.head_dim, false)?;
+    let y = b.view(y, &[batch, seq, plan.heads, plan.head_dim])?;
     b.transpose(y, 1, 2)
 }
 
@@ -125,8 +154,15 @@ fn block(b: &mut Builder, x: Tensor, bias: Tensor, memory: Option<Tensor>, plan:
     b.module(if decoder { "layer.2" } else { "layer.1" }, x, |b, x| {
         let y = b.hf_rms_norm("layer_norm", x)?;
         let y = b.module("DenseReluDense", y, |b, y| {
-            let y = b.linear("wi", y, plan.inner, false)?;
-            let y = b.relu(y)?;
+            let y = if plan.gated {
+                let gate = b.linear("wi_0", y, plan.inner, false)?;
+                let gate = b.gelu_new(gate)?;
+                let up = b.linear("wi_1", y, plan.inner, false)?;
+                b.mul(gate, up)?
+            } else {
+                let y = b.linear("wi", y, plan.inner, false)?;
+                b.relu(y)?
+            };
             let y = b.dropout(y)?;
             // `hidden_states.to(self.wo.weight.dtype)`: fp32 under autocast, which then casts it back.
             let weight = b.parameter("wo.weight", &[plan.width, plan.inner]);
@@ -153,8 +189,7 @@ fn attention(
     let mut k = heads(b, "k", source, plan)?;
     let mut v = heads(b, "v", source, plan)?;
     if cached {
-        k = b.cache(k, k)?;
-        v = b.cache(v, v)?;
+        [k, v] = b.cache(k, v)?;
     }
     let mask = match bias {
         Some(bias) => bias,
@@ -164,6 +199,6 @@ fn attention(
     let a = b.sdpa_masked_dropout(q, k, v, mask)?;
     let a = b.transpose(a, 1, 2)?;
     let a = b.contiguous(a)?;
-    let a = b.view(a, &[batch, seq, plan.heads * HEAD_DIM])?;
+    let a = b.view(a, &[batch, seq, plan.heads * plan.head_dim])?;
     b.linear("o", a, plan.width, false)
 }

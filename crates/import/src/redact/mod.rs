@@ -54,6 +54,11 @@ fn copy(source: open::Source, out: &mut dyn Write) -> Result<Dropped, ImportErro
     match source.content {
         Content::Json(reader) => json::copy(reader, &source.name, out),
         Content::Csv(reader) => csv::copy(reader, &source.name, out, &mut meter),
+        Content::Nvprof(_) | Content::Rocprof(_) => Err(ImportError::NotAProfile {
+            file: source.name,
+            what: "an nvprof or rocprofv3 recording: which of their fields are harmless is not known, so no clean copy is made"
+                .to_string(),
+        }),
         #[cfg(feature = "nsys")]
         Content::Sqlite(database) => sqlite::copy(database, &source.name, out, &mut meter),
         #[cfg(not(feature = "nsys"))]

@@ -1,10 +1,11 @@
 //! Trees walked by 64 rows at once, one bit of a word for each row.
 //!
 //! A node asks whether a feature exceeds a threshold, and trees share thresholds. So the rows that exceed each threshold
-//! are found first, as words of 64 bits; then every level of a tree selects among the words of its nodes, bit by bit, by
-//! the answers of the levels above. No step depends on a row's data, so none waits for a guess of the processor.
+//! are found first, as words of 64 bits; then all rows go down a tree together and part only at nodes that tell them apart. Calls of a
+//! list are often alike but for one size: they reach a few leaves, in runs.
 
-use super::{DEPTH, Features, LEAVES, MAX_FEATURES, Tree};
+use super::{Features, LEAVES, MAX_FEATURES, Tree};
+use std::cmp::Ordering;
 
 /// Rows of a block.
 const ROWS: usize = u64::BITS as usize;
@@ -32,21 +33,6 @@ fn in_order(x: f32) -> u32 {
     let bits = x.to_bits();
     if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
 }
-
-/// The bits of a byte as bytes.
-const SPREAD: [u64; 256] = {
-    let mut out = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut bit = 0;
-        while bit < 8 {
-            out[byte] |= ((byte as u64 >> bit) & 1) << (8 * bit);
-            bit += 1;
-        }
-        byte += 1;
-    }
-    out
-};
 
 impl Blocks {
     /// Numbers the thresholds; nothing if there are too many.
@@ -93,11 +79,15 @@ impl Blocks {
                 break;
             }
             self.compare(rows, above);
-            let mut block = [0; ROWS];
+            let mut steps = [0; ROWS];
             for (nodes, tree) in self.nodes.iter().zip(trees) {
-                add_leaves(&reached(nodes, above), &tree.leaves, rows.len(), &mut block);
+                add_leaves(nodes, &tree.leaves, above, u64::MAX >> (ROWS - rows.len()), &mut steps);
             }
-            sums.copy_from_slice(&block[..rows.len()]);
+            let mut sum = 0;
+            for (out, step) in sums.iter_mut().zip(steps) {
+                sum += step;
+                *out = sum;
+            }
             done += rows.len();
         }
         done
@@ -105,72 +95,110 @@ impl Blocks {
 
     /// For each threshold the rows that are above it.
     fn compare(&self, rows: &[&Features], above: &mut [u64; MOST]) {
+        let all = u64::MAX >> (ROWS - rows.len().clamp(1, ROWS));
         let mut start = 0;
         for (feature, end) in &self.ends {
             let thresholds = &self.thresholds[start..*end];
             let above = &mut above[start..*end];
-            above.fill(0);
-            // Calls of a list differ in few features from the one before: then the place is known.
+            start = *end;
+            let value = |x: &Features| x[usize::from(*feature) % MAX_FEATURES];
             let (mut last, mut place) = (f32::NAN, 0);
+            // Rows from the last that was marked on, all above as many thresholds.
+            let (mut run, mut marked) = (all, false);
             for (row, x) in rows.iter().enumerate() {
-                let x = x[usize::from(*feature) % MAX_FEATURES];
-                if x.to_bits() != last.to_bits() {
-                    (last, place) = (x, thresholds.partition_point(|t| x > *t));
+                // Calls of a list differ in few features from the one before: then the place is known.
+                let x = value(x);
+                if x.to_bits() == last.to_bits() {
+                    continue;
                 }
-                if let Some(highest) = place.checked_sub(1).and_then(|i| above.get_mut(i)) {
-                    *highest |= 1 << row;
+                last = x;
+                let now = near(thresholds, place, x);
+                if now == place {
+                    continue;
                 }
+                let rest = (u64::MAX << row) & all;
+                if row > 0 {
+                    if !marked {
+                        above.fill(0);
+                        marked = true;
+                    }
+                    mark(above, place, run & !rest);
+                }
+                (run, place) = (rest, now);
             }
+            if !marked {
+                let (below, beyond) = above.split_at_mut(place.min(thresholds.len()));
+                below.fill(all);
+                beyond.fill(0);
+                continue;
+            }
+            mark(above, place, run);
             // A row above a threshold is above all smaller ones.
             let mut rows = 0;
             for word in above.iter_mut().rev() {
                 rows |= *word;
                 *word = rows;
             }
-            start = *end;
         }
     }
 }
 
-/// The answers of all rows on their way down a tree, level by level.
-fn reached(nodes: &[u16; LEAVES], above: &[u64; MOST]) -> [u64; DEPTH] {
-    let mut way = [0; DEPTH];
-    way[0] = level::<1>(nodes, above, &way);
-    way[1] = level::<2>(nodes, above, &way);
-    way[2] = level::<4>(nodes, above, &way);
-    way[3] = level::<8>(nodes, above, &way);
-    way[4] = level::<16>(nodes, above, &way);
-    way[5] = level::<32>(nodes, above, &way);
-    way
+/// Marks rows at the highest of so many thresholds.
+fn mark(above: &mut [u64], place: usize, rows: u64) {
+    if let Some(highest) = place.checked_sub(1).and_then(|i| above.get_mut(i)) {
+        *highest |= rows;
+    }
 }
 
-/// The answers of a level of `WIDTH` nodes: of each row that of the node which the levels above lead to.
-#[inline]
-fn level<const WIDTH: usize>(nodes: &[u16; LEAVES], above: &[u64; MOST], way: &[u64; DEPTH]) -> u64 {
-    let mut words: [u64; WIDTH] =
-        std::array::from_fn(|i| above[usize::from(nodes[(WIDTH + i) % LEAVES]) % MOST]);
-    let mut width = WIDTH;
-    for right in way {
-        width /= 2;
-        if width == 0 {
-            break;
-        }
-        for i in 0..width {
-            words[i] ^= (words[i] ^ words[i + width]) & right;
+/// How many thresholds `x` exceeds, looked for near a place first.
+fn near(thresholds: &[f32], mut place: usize, x: f32) -> usize {
+    const NEAR: usize = 4;
+    for _ in 0..NEAR {
+        if thresholds.get(place).is_some_and(|t| x > *t) {
+            place += 1;
+        } else if place > 0
+            && thresholds.get(place - 1).is_none_or(|t| x.partial_cmp(t) != Some(Ordering::Greater))
+        {
+            place -= 1;
+        } else {
+            return place;
         }
     }
-    words[0]
+    thresholds.partition_point(|t| x > *t)
 }
 
-/// Adds the leaf that each row has reached.
+/// Sends rows down a tree and adds the leaf that each reaches, as the difference to that of the row before it.
 #[inline]
-fn add_leaves(way: &[u64; DEPTH], leaves: &[i16; LEAVES], rows: usize, sums: &mut [i32; ROWS]) {
-    let bytes = way.map(u64::to_le_bytes);
-    for (eight, sums) in sums.as_chunks_mut::<8>().0.iter_mut().enumerate().take(rows.div_ceil(8)) {
-        // Eight numbers of leaves, a byte each; the first answer is the highest bit.
-        let at = bytes.iter().fold(0, |at, b| 2 * at + SPREAD[usize::from(b[eight % 8])]);
-        for (sum, at) in sums.iter_mut().zip(at.to_le_bytes()) {
-            *sum += i32::from(leaves[usize::from(at) % LEAVES]);
+fn add_leaves(
+    nodes: &[u16; LEAVES],
+    leaves: &[i16; LEAVES],
+    above: &[u64; MOST],
+    rows: u64,
+    steps: &mut [i32; ROWS],
+) {
+    // Right children whose rows wait; at most one of each level.
+    let mut waiting = [(0u8, 0u64); 8];
+    let (mut at, mut rows, mut count) = (1usize, rows, 0usize);
+    loop {
+        while at < LEAVES {
+            let right = rows & above[usize::from(nodes[at % LEAVES]) % MOST];
+            let left = rows ^ right;
+            at *= 2;
+            waiting[count % 8] = (at as u8 + 1, right);
+            count += usize::from(left != 0) & usize::from(right != 0);
+            at += usize::from(left == 0);
+            rows = if left == 0 { right } else { left };
         }
+        let mut leaf = i32::from(leaves[at % LEAVES]);
+        // Where runs of rows start and end.
+        let mut ends = rows ^ (rows << 1);
+        while ends != 0 {
+            steps[ends.trailing_zeros() as usize % ROWS] += leaf;
+            leaf = -leaf;
+            ends &= ends - 1;
+        }
+        let Some(last) = count.checked_sub(1) else { break };
+        count = last;
+        (at, rows) = (usize::from(waiting[count % 8].0), waiting[count % 8].1);
     }
 }

@@ -11,7 +11,7 @@ mod view;
 
 pub use document::{Capture, CaptureError};
 
-use preflop_graph::{Fixed, Graph, HostWork, Iteration, Mode, OptimizerChoice, Phase, Precision, Run};
+use preflop_graph::{Fixed, Graph, HostWork, Iteration, Mode, OptimizerChoice, Phase, Precision, Stage, Run};
 use preflop_units::dtype::Dtype;
 use std::sync::Arc;
 
@@ -28,6 +28,7 @@ impl Capture {
             module_calls: self.module_calls,
             backward_ops: dispatched(Phase::Backward),
             parameter_tensors: if training { self.parameter_tensors } else { 0 },
+            lead_s: 0.0,
         };
         let steps = operators::steps(self);
         let iteration = Iteration {
@@ -93,6 +94,8 @@ impl Capture {
             held: Vec::new(),
             loss: None,
             optimizer: OptimizerChoice::None,
+            stage: Stage::Full,
+            cache_elements_per_token: 0,
             fixed: Some(Arc::new(self.fixed())),
         }
     }

@@ -14,7 +14,7 @@ use preflop_units::dtype::Dtype;
 impl Lowering<'_> {
     /// Runs one call and stores its outputs.
     pub(super) fn node(&mut self, node: &Node) -> Result<(), ModelError> {
-        if matches!(node.op, GraphOp::Input) {
+        if matches!(node.op, GraphOp::Input | GraphOp::Cache) {
             return Ok(());
         }
         if let GraphOp::Either = node.op {
@@ -188,7 +188,9 @@ impl Lowering<'_> {
             }
             GraphOp::ToFloat => self.cast(inputs[0], Dtype::Fp32),
             GraphOp::ToLike => self.cast(inputs[0], inputs[1].dtype),
-            GraphOp::Append => self.append(inputs[0], inputs[1].dtype),
+            GraphOp::Append => self.append(inputs[0], inputs[1].dtype, inputs.get(2).copied()),
+            GraphOp::Store => self.store(inputs[0], inputs[1]),
+            GraphOp::RepeatHeads => self.repeat_kv(inputs[0], shape[1]),
             GraphOp::Create => {
                 self.ops(1);
                 let dtype = if info.content == Content::Int { Dtype::Int64 } else { self.policy.tensor };
@@ -211,7 +213,7 @@ impl Lowering<'_> {
                 self.record1(Backward::Single(op), inputs, &saved, out)
             }
             // Handled before: they have no or several values.
-            GraphOp::Input | GraphOp::Either | GraphOp::Split { .. } => inputs[0],
+            GraphOp::Input | GraphOp::Cache | GraphOp::Either | GraphOp::Split { .. } => inputs[0],
         }
     }
 

@@ -15,6 +15,7 @@ pub(crate) enum Class {
     Gradients = 1,
     Optimizer = 2,
     Activations = 3,
+    Cache = 4,
 }
 
 /// Requests are rounded up to this many bytes (`kMinBlockSize` of PyTorch's CUDA allocator).
@@ -50,9 +51,9 @@ struct Storage {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     storages: Vec<Storage>,
-    live: [f64; 4],
+    live: [f64; 5],
     peak: f64,
-    at_peak: [f64; 4],
+    at_peak: [f64; 5],
     peak_workspace: f64,
 }
 
@@ -116,11 +117,12 @@ impl Memory {
     /// The parts at the peak.
     pub fn finish(&self, training: bool) -> MemoryUse {
         let fixed = if training { TRAINING_WORKSPACE } else { INFERENCE_WORKSPACE };
-        let [weights, gradients, optimizer, activations] = self.at_peak;
+        let [weights, gradients, optimizer, activations, cache] = self.at_peak;
         MemoryUse {
             weights: Bytes(weights),
             gradients: Bytes(gradients),
             optimizer: Bytes(optimizer),
+            cache: Bytes(cache),
             activations: Bytes(activations),
             workspace: Bytes(self.peak_workspace + fixed),
             peak: Bytes(self.peak + fixed),

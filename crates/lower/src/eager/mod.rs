@@ -21,7 +21,7 @@ use backward::{Backward, GradNode};
 pub(crate) use memory::{Class, Memory};
 pub(crate) use norm::layout_workspace;
 use preflop_graph::graph::{Content, Graph, GraphOp};
-use preflop_graph::{Dims, HostWork, Iteration, LowerOptions, Mode, ModelError, Phase, Step};
+use preflop_graph::{Dims, HostWork, Iteration, LowerOptions, Mode, ModelError, Phase, Stage, Step};
 use preflop_ops::{Elementwise, ElementwiseKind, Op, OpCall, Pass};
 use preflop_units::dtype::Dtype;
 
@@ -94,6 +94,10 @@ struct Lowering<'g> {
     tape: Vec<GradNode>,
 }
 
+/// Seconds that Hugging Face's code takes around a step of generation (arguments, cache, mask, positions) while the GPU waits: iteration less
+/// busy time of six prefills that the GPU binds, on an H200: 2.0 to 4.4 ms, 2.7 in the mean.
+const GENERATION_LEAD: f64 = 2.5e-3;
+
 /// The operators, host work and memory of one iteration of `graph`.
 pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelError> {
     if let Some(fixed) = &graph.fixed {
@@ -117,6 +121,9 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelEr
     }
     let mut host = run.host;
     host.parameter_tensors = if training { graph.parameters.len() as u64 } else { 0 };
+    if graph.stage != Stage::Full {
+        host.lead_s = GENERATION_LEAD;
+    }
     Ok(Iteration {
         memory: run.memory.finish(training),
         steps: run.steps,
@@ -200,13 +207,19 @@ impl<'g> Lowering<'g> {
         dying.sort_unstable();
         let mut dying = dying.into_iter().peekable();
         // Inputs exist before the first operator and outlive the iteration.
-        for node in
-            graph.nodes.iter().zip(&active).filter(|(n, a)| **a && n.op == GraphOp::Input).map(|x| x.0)
-        {
+        let outside = |op: &GraphOp| matches!(op, GraphOp::Input | GraphOp::Cache);
+        for node in graph.nodes.iter().zip(&active).filter(|(n, a)| **a && outside(&n.op)).map(|x| x.0) {
             for &t in &node.outputs {
                 let info = &graph.tensors[t as usize];
-                let dtype = if info.content == Content::Int { Dtype::Int64 } else { self.policy.tensor };
+                let dtype = match (&node.op, info.content) {
+                    (GraphOp::Cache, _) => self.policy.autocast.unwrap_or(self.policy.tensor),
+                    (_, Content::Int) => Dtype::Int64,
+                    _ => self.policy.tensor,
+                };
                 let v = self.alloc(info.shape, dtype);
+                if node.op == GraphOp::Cache {
+                    self.memory.reclass(v.storage, Class::Cache);
+                }
                 self.memory.retain(v.storage);
                 self.values[t as usize] = Some(v);
             }
@@ -218,7 +231,7 @@ impl<'g> Lowering<'g> {
                 self.host.module_calls += u64::from(node.modules);
                 self.node(node)?;
                 for &t in &node.outputs {
-                    if let Some(v) = self.values[t as usize].filter(|_| node.op != GraphOp::Input) {
+                    if let Some(v) = self.values[t as usize].filter(|_| !outside(&node.op)) {
                         self.memory.retain(v.storage);
                     }
                 }

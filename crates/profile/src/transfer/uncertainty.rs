@@ -33,6 +33,10 @@ const REPEAT_LOG_HALF_WIDTH: f64 = Z90 * 0.015;
 /// collections (docs/accuracy.md); another host adds to it.
 const HOST_SIGMA: f64 = 0.13;
 
+/// The same network on the same GPU in two generations of software differs by 5 to 21 % in published throughput (ResNet-50, BERT
+/// and GNMT on V100 and A100): a standard deviation of 0.14 in the logarithm, of one of the two 0.10.
+const STACK_SIGMA: f64 = 0.10;
+
 /// Half-width of a ratio of two predictions. The larger of the two counts: what a model gets wrong on one GPU it mostly
 /// gets wrong on the other, so the errors do not add.
 pub fn ratio_log_half_width(here: &OpPrediction, there: &OpPrediction) -> f64 {
@@ -71,7 +75,7 @@ impl Spread {
             return REPEAT_LOG_HALF_WIDTH;
         }
         let squares: f64 = self.parts.values().map(|p| (p.1 / all).powi(2)).sum();
-        squares.sqrt().hypot(REPEAT_LOG_HALF_WIDTH)
+        squares.sqrt().hypot(Z90 * STACK_SIGMA)
     }
 }
 
@@ -84,8 +88,8 @@ mod tests {
         let mut s = Spread::default();
         s.add(KernelFamily::Gemm, Way::Ratio, Seconds(1.0), 0.3);
         s.add(KernelFamily::Copy, Way::Wave, Seconds(1.0), 0.4);
-        // sqrt(0.15^2 + 0.2^2) = 0.25, with the repeat error 0.0247: 0.2512
-        assert!((s.log_half_width(false) - 0.251_21).abs() < 1e-4);
+        // sqrt(0.15^2 + 0.2^2) = 0.25, with the software's 0.1645: 0.2993
+        assert!((s.log_half_width(false) - 0.299_27).abs() < 1e-4);
         assert_eq!(s.log_half_width(true), REPEAT_LOG_HALF_WIDTH);
     }
 }

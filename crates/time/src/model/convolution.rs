@@ -109,7 +109,7 @@ impl TimeModel {
             correction: 0.0,
             interval: self.on(own, "conv", *nearness),
             bound: bound(&candidates),
-            levels: traffic::conv::levels(task, gpu),
+            levels: traffic::conv::by_tile(task, gpu, candidates.implicit_tile()),
             launches,
         };
         let one_group = Task { conv: Conv { groups: 1, ..task.conv }, ..*task };

@@ -117,6 +117,19 @@ impl Choice<'_> {
     }
 }
 
+/// The places of a list's calls, those of one kind together.
+pub(super) fn by_kind(calls: &[&OpCall]) -> Vec<usize> {
+    let kind = |call: &OpCall| {
+        let mut name = call.name().bytes();
+        let name = [(); 5].map(|()| name.next().unwrap_or(0));
+        let [a, b, c, d, e] = name;
+        u64::from_be_bytes([call.family() as u8, call.pass as u8, call.dtype as u8, a, b, c, d, e])
+    };
+    let mut order: Vec<(u64, usize)> = calls.iter().enumerate().map(|(i, call)| (kind(call), i)).collect();
+    order.sort_unstable();
+    order.into_iter().map(|(_, i)| i).collect()
+}
+
 /// What the trees say to each sketch: those who ask the same forest ask it together.
 fn learned(sketches: &[Option<&Sketch>], scratch: &mut Scratch) -> Vec<f64> {
     let asked = |i: &usize| sketches[*i].and_then(|s| s.forest);
@@ -147,11 +160,10 @@ impl TimeModel {
     }
 
     /// The drafts of many calls.
-    pub(super) fn drafts(&self, calls: &[&OpCall], gpu: &Gpu) -> Vec<Draft> {
+    pub(super) fn drafts(&self, calls: &[&OpCall], gpu: &Gpu, scratch: &mut Scratch) -> Vec<Draft> {
         let choices: Vec<Option<Choice>> = calls.iter().map(|call| self.choice(call, gpu)).collect();
-        let mut scratch = Scratch::default();
-        let there = self.products(&choices, |c| Some(c.reference), &mut scratch);
-        let here = self.products(&choices, |c| (c.nearness != Nearness::Here).then_some(gpu), &mut scratch);
+        let there = self.products(&choices, |c| Some(c.reference), scratch);
+        let here = self.products(&choices, |c| (c.nearness != Nearness::Here).then_some(gpu), scratch);
         let sketches: Vec<Sketch> = calls
             .iter()
             .zip(&choices)
@@ -160,7 +172,7 @@ impl TimeModel {
                 self.sketch(call, choice.as_ref(), [here.or(there), there], gpu)
             })
             .collect();
-        let answers = learned(&sketches.iter().map(Some).collect::<Vec<_>>(), &mut scratch);
+        let answers = learned(&sketches.iter().map(Some).collect::<Vec<_>>(), scratch);
         sketches.into_iter().zip(answers).map(|(s, a)| s.finished(a, gpu)).collect()
     }
 

@@ -9,7 +9,7 @@ use preflop_ops::{Conv, Op, OpCall};
 use serde::Serialize;
 
 /// How the main kernel of a call is thought to run. Times are those of the closed form, before what was learned.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct KernelForm {
     /// Algorithm or kernel family.
     pub algorithm: &'static str,

@@ -1,5 +1,6 @@
 //! What `preflop compare` can be asked.
 
+use crate::commands::roofline::recording::RecordingArgs;
 use crate::error::InputError;
 use crate::input;
 use crate::price_args::PriceArgs;
@@ -18,7 +19,8 @@ use preflop_core::units::Seconds;
 /// Compare GPUs for a model: time, memory, dollars and energy, ranked
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Model name (see `preflop models`), or a file with a captured graph in JSON
+    /// Model name (see `preflop models`), a file with a captured graph in JSON, or a recording (a profiler's trace), which
+    /// is carried over as `preflop transfer` does
     pub model: String,
 
     /// GPUs, separated by commas (names or GPU files), or `all`; `8xh100,4xa100` compares setups with several GPUs
@@ -52,6 +54,9 @@ pub struct CompareArgs {
 
     #[command(flatten)]
     pub prices: PriceArgs,
+
+    #[command(flatten)]
+    pub recording: RecordingArgs,
 
     /// Your own measured iteration, as `v100=310ms`: every prediction is scaled by it
     #[arg(long, value_name = "GPU=TIME")]
@@ -157,8 +162,6 @@ pub struct Question {
     pub mode: Mode,
     /// The GPUs.
     pub gpus: Vec<Gpu>,
-    /// Were they named one by one?
-    pub named: bool,
     /// Ways to run: one, or several of which each GPU takes its best.
     pub setups: Vec<Setup>,
     /// Order.
@@ -197,7 +200,7 @@ impl Question {
     }
 }
 
-/// A GPU that was named must have a price where one is needed; of all GPUs, some must.
+/// Where prices are needed some GPU must have one; the others are listed without.
 fn check_prices(question: &Question) -> anyhow::Result<()> {
     let needed = question.rank == RankBy::Cost || question.limits.goal().is_some();
     if !needed {
@@ -205,7 +208,7 @@ fn check_prices(question: &Question) -> anyhow::Result<()> {
     }
     let names: Vec<&str> = question.gpus.iter().map(|g| g.name.as_str()).collect();
     let lacking = super::unpriced(question, names.iter().copied()).len();
-    if question.named || lacking == names.len() {
+    if lacking == names.len() {
         question.prices.need(&names, question.pricing)?;
     }
     Ok(())
@@ -271,7 +274,6 @@ impl CompareArgs {
             seq: self.seq,
             mode,
             gpus,
-            named,
             setups,
             rank: self.rank,
             prices: self.prices.catalogue()?,

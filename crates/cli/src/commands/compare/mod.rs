@@ -1,6 +1,7 @@
 //! `preflop compare`: one model on many GPUs, ranked by time, money or energy.
 
 mod args;
+mod recording;
 mod row;
 mod several;
 mod show;
@@ -22,6 +23,9 @@ use row::Row;
 pub fn run(args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
     if args.gpus.iter().any(|name| several::is_several(name)) {
         return several::run(args, output);
+    }
+    if let Some(recorded) = super::roofline::recording::read(&args.model)? {
+        return recording::run(&recorded, args, output);
     }
     let question = args.question()?;
     let model = input::time_model(args.correction.as_deref(), &question.gpus)?;

@@ -71,16 +71,13 @@ pub(super) fn replicated(
         size,
         data_parallel::EVEN_IMBALANCE,
     );
-    let states =
-        job.iteration.memory.weights.0 + job.iteration.memory.gradients.0 + job.iteration.memory.optimizer.0;
-    let sharded = match strategy.stage() {
-        3 => states,
-        2 => job.iteration.memory.gradients.0 + job.iteration.memory.optimizer.0,
-        1 => job.iteration.memory.optimizer.0,
-        _ => 0.0,
-    };
-    let peak = fit::prudent_peak(&job.iteration).0 - sharded * (1.0 - 1.0 / cluster.gpus() as f64)
-        + if strategy.stage() == 3 { p.bytes / 12.0 } else { 25.0 * 1_048_576.0 };
+    let peak = data_parallel::peak(
+        &job.iteration,
+        fit::prudent_peak(&job.iteration),
+        cluster,
+        strategy.stage(),
+        p.bytes,
+    );
     let fits = Reserve::default().fits(Bytes(peak), &cluster.node.gpu);
     print_replicated(&p, &job, cluster, strategy, peak, fits, output)
 }

@@ -34,7 +34,7 @@ const MAX_MARKS: usize = 1000;
 pub fn write(path: &str, title: &str, views: &[View], wanted: &Wanted) -> anyhow::Result<()> {
     let Some(first) = views.first() else { return Err(InputError::new("there is nothing to draw").into()) };
     let bytes = if path.to_ascii_lowercase().ends_with(".html") {
-        page::roofline(title, views, wanted.per_call, MAX_MARKS)?.into_bytes()
+        page::roofline(title, views, wanted.per_call, (wanted.kind, wanted.level), MAX_MARKS)?.into_bytes()
     } else {
         let format = output::chart_format(path).map_err(|_| {
             InputError::new(format!("cannot tell the format of `{path}`")).hint("name it .svg, .png or .html")

@@ -20,7 +20,7 @@ use view::{Sweep, View};
 
 /// Time-based and hierarchical Roofline of a model or a recording: FLOPs, bytes at every level, launches, bounds, slowdown
 ///
-/// Charts: `-o FILE.svg`, `.png` (time plane by default, see --chart) or `.html` (interactive, one file).
+/// Charts: `-o FILE.svg`, `.png` (classic Roofline by default, see --chart) or `.html` (interactive, one file).
 /// docs/roofline.md explains how to read them.
 #[derive(Debug, Args)]
 pub struct RooflineArgs {
@@ -43,15 +43,16 @@ pub struct RooflineArgs {
     #[arg(long, value_name = "KEY=LIST", value_parser = view::sweep)]
     sweep: Option<Sweep>,
 
-    /// Chart to draw: plane (time plane), roofline (classic) or hierarchical (all memory levels)
-    #[arg(long, value_name = "KIND", default_value = "plane", value_parser = ["plane", "roofline", "hierarchical"])]
+    /// Chart to draw first: roofline (classic), plane (time plane) or hierarchical (all memory levels); pages switch
+    #[arg(long, value_name = "KIND", default_value = "roofline", value_parser = ["plane", "roofline", "hierarchical"])]
     chart: String,
 
-    /// Memory level of the time plane: dram, l2 or l1
+    /// Memory level of the chart: dram, l2 or l1
     #[arg(long, value_name = "LEVEL", default_value = "dram", value_parser = level)]
     level: Level,
 
-    /// Roof of the time plane, such as fp32 or "bf16 tensor" [default: the pipe with most FLOPs]
+    /// Roof of the time plane, such as fp32 or "bf16 tensor" [default: the pipe with most FLOPs]; with --study `tensor` holds
+    /// all FLOPs against the tensor cores, as the study did
     #[arg(long, value_name = "PIPE")]
     roof: Option<String>,
 
@@ -93,6 +94,9 @@ struct Export<'a> {
     title: &'a str,
     by: &'static str,
     views: Vec<ViewExport<'a>>,
+    /// Of a study's table: what it says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conclusions: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -148,7 +152,8 @@ impl SummaryExport {
 pub fn run(args: &RooflineArgs, output: &Output) -> anyhow::Result<()> {
     let by = args.by.unwrap_or(if args.sweep.is_some() { By::Model } else { By::Operator });
     let (title, views) = match (&args.study, &args.model) {
-        (Some(study), _) => study::read(study)?,
+        // The study held all FLOPs against the tensor cores: `--roof tensor`.
+        (Some(study), _) => study::read(study, args.roof.as_deref() == Some("tensor"))?,
         (None, Some(model)) => match recording::read(model)? {
             Some(_) if args.sweep.is_some() => {
                 return Err(InputError::new("a recording cannot be swept: its sizes are as recorded").into());
@@ -162,7 +167,7 @@ pub fn run(args: &RooflineArgs, output: &Output) -> anyhow::Result<()> {
         let wanted = charts::Wanted {
             kind: &args.chart,
             level: args.level,
-            roof: args.roof.as_deref(),
+            roof: args.roof.as_deref().filter(|roof| args.study.is_none() || *roof != "tensor"),
             per_call: matches!(by, By::Call | By::Operator) && args.study.is_none(),
             by_view: args.sweep.is_some() || args.study.is_some() || views.len() > 1,
             swept: args.sweep.is_some(),
@@ -174,13 +179,20 @@ pub fn run(args: &RooflineArgs, output: &Output) -> anyhow::Result<()> {
             out.flush()?;
         }
     }
+    let conclusions = if args.study.is_some() { study::sentences(&views) } else { Vec::new() };
     if output.json {
-        let export = Export { title: &title, by: by.name(), views: views.iter().map(view_export).collect() };
+        let views = views.iter().map(view_export).collect();
+        let export = Export { title: &title, by: by.name(), views, conclusions };
         output::print_json(&export)
     } else if args.csv {
         print_csv(&views)
     } else {
-        views.iter().try_for_each(|view| print(&title, view, args.top, output))
+        views.iter().try_for_each(|view| print(&title, view, args, output))?;
+        let mut out = output::stdout();
+        for line in conclusions {
+            writeln!(out, "{}", output::wrapped(&line, output.width, "  "))?;
+        }
+        Ok(out.flush()?)
     }
 }
 
@@ -212,7 +224,7 @@ fn print_csv(views: &[View]) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-fn print(title: &str, view: &View, top: usize, output: &Output) -> anyhow::Result<()> {
+fn print(title: &str, view: &View, args: &RooflineArgs, output: &Output) -> anyhow::Result<()> {
     let mut out = output::stdout();
     let label = if view.label.is_empty() { String::new() } else { format!(" ({})", view.label) };
     writeln!(out, "{}{label} on {}", output.bold(title), view.machine.title)?;
@@ -226,6 +238,7 @@ fn print(title: &str, view: &View, top: usize, output: &Output) -> anyhow::Resul
     header.extend([("slowdown", Align::Right), ("binds", Align::Keep)]);
     let mut table = output.table(&header);
     let rows = &view.rows.rows;
+    let top = args.top;
     let shown = if top == 0 { rows.len() } else { top.min(rows.len()) };
     let dash = || "-".to_string();
     for row in &rows[..shown] {
@@ -233,7 +246,8 @@ fn print(title: &str, view: &View, top: usize, output: &Output) -> anyhow::Resul
         let flag = if data.above_roof.is_empty() { "" } else { " !" };
         let us = |x: f64| output::time(Seconds::from_us(x));
         let mut cells = vec![
-            shortened(&data.name, if wide { 34 } else { 20 }),
+            // Names of filters say all there is to know of a study's kernel.
+            shortened(&data.name, if wide || args.study.is_some() { 34 } else { 20 }),
             shortened(&data.op, 18),
             three_or_whole(data.count),
             us(data.time_us),
@@ -251,7 +265,10 @@ fn print(title: &str, view: &View, top: usize, output: &Output) -> anyhow::Resul
             data.dram_bound_us.map_or_else(dash, us),
             us(data.launch_bound_us),
             data.slowdown.map_or_else(dash, |s| format!("{}x", three_digits(s))),
-            format!("{}{flag}", data.binding),
+            match data.inefficient {
+                Some(factor) => format!("{}, {}x above{flag}", data.binding, three_digits(factor)),
+                None => format!("{}{flag}", data.binding),
+            },
         ]);
         table.add_row(cells);
     }

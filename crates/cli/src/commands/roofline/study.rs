@@ -3,15 +3,16 @@
 use super::view::View;
 use crate::error::InputError;
 use crate::input;
-use preflop_core::roofline::{By, Entry, Rows, StudyRow, study_machine};
+use preflop_core::roofline::{By, Entry, Group, Rows, StudyKernel, StudyRow, conclusions, study_machine};
 use preflop_core::units::{Flops, Seconds};
 use std::collections::HashMap;
 
 /// A table is a few hundred rows.
 const MAX_TABLE: u64 = 4 << 20;
 
-/// Title and one view per framework, precision and pass.
-pub fn read(study: &[String]) -> anyhow::Result<(String, Vec<View>)> {
+/// Title and one view per framework, precision and pass. With the study's own reading all FLOPs are held against the
+/// tensor-core roof; otherwise each against that of its pipe.
+pub fn read(study: &[String], own_reading: bool) -> anyhow::Result<(String, Vec<View>)> {
     let [kind, path] = study else {
         return Err(InputError::new("--study takes a kind and a file").into());
     };
@@ -33,7 +34,7 @@ pub fn read(study: &[String]) -> anyhow::Result<(String, Vec<View>)> {
         if row.get("set").is_some_and(|set| !set.starts_with(prefix)) {
             continue;
         }
-        let (label, entry) = entry(&row).map_err(|what| {
+        let (label, entry) = entry(&row, own_reading).map_err(|what| {
             InputError::new(format!("{path}:{line}: {what}"))
                 .hint("a table of the study has FLOPs, DRAM AI, CUDA Time and Invocations, or gflops, mb, t_us and invocations")
         })?;
@@ -60,6 +61,18 @@ pub fn read(study: &[String]) -> anyhow::Result<(String, Vec<View>)> {
     Ok((title.to_string(), views))
 }
 
+/// What the tables say, as sentences.
+pub fn sentences(views: &[View]) -> Vec<String> {
+    let groups: Vec<Group> = views
+        .iter()
+        .map(|v| {
+            let (runner, setting) = v.label.split_once(' ').unwrap_or(("", &v.label));
+            Group { runner, setting, rows: &v.rows }
+        })
+        .collect();
+    conclusions(&groups)
+}
+
 type Cells = HashMap<String, String>;
 
 fn text<'a>(row: &'a Cells, keys: &[&str]) -> Option<&'a str> {
@@ -83,13 +96,27 @@ fn needed(row: &Cells, raw: &str, raw_unit: f64, derived: &str, unit: f64) -> Re
         .ok_or_else(|| format!("there is no column `{raw}` or `{derived}`"))
 }
 
-fn entry(row: &Cells) -> Result<(String, Entry), String> {
+fn entry(row: &Cells, own_reading: bool) -> Result<(String, Entry), String> {
     let study = StudyRow {
         flops: Flops(needed(row, "FLOPs", 1.0, "gflops", 1e9)?),
         dram_intensity: needed(row, "DRAM AI", 1.0, "dram_ai", 1.0)?,
         time: Seconds(needed(row, "CUDA Time", 1.0, "t_us", 1e-6)?),
         launches: needed(row, "Invocations", 1.0, "invocations", 1.0)?,
     };
+    let optional = |keys: &[&str]| -> Result<Option<f64>, String> {
+        keys.iter().find(|key| row.contains_key(**key)).map_or(Ok(None), |key| number(row, key))
+    };
+    let tensor = match optional(&["TC FLOPs"])? {
+        Some(flops) => flops,
+        None => study.flops.0 * optional(&["tc_frac"])?.unwrap_or(1.0).min(1.0),
+    };
+    let half = optional(&["FP16 FLOPs"])?.unwrap_or(0.0);
+    let kernel = StudyKernel {
+        row: study,
+        pipes: [Flops((study.flops.0 - tensor - half).max(0.0)), Flops(half), Flops(tensor)],
+        inner_intensity: [optional(&["L2 AI(full)", "L2 AI"])?, optional(&["L1 AI(full)", "L1 AI"])?],
+    };
+    let work = if own_reading { study.work() } else { kernel.work() };
     let get = |keys: &[&str]| text(row, keys).unwrap_or("").to_string();
     let precision = get(&["Precision", "precision"]);
     let pass = get(&["Pass", "pass"]);
@@ -115,7 +142,7 @@ fn entry(row: &Cells) -> Result<(String, Entry), String> {
         phase: pass.clone(),
         dtype: precision.clone(),
         count: 1.0,
-        work: study.work(),
+        work,
     };
     Ok((format!("{framework} {precision} {pass}"), entry))
 }
@@ -132,8 +159,8 @@ mod tests {
     fn both_forms_of_a_row_mean_the_same() {
         let raw = cells(&[("FLOPs", "2e9"), ("DRAM AI", "20"), ("CUDA Time", "0.001"), ("Invocations", "3")]);
         let derived = cells(&[("gflops", "2"), ("dram_ai", "20"), ("t_us", "1000"), ("invocations", "3")]);
-        assert_eq!(entry(&raw).unwrap().1.work, entry(&derived).unwrap().1.work);
-        assert!(entry(&cells(&[("FLOPs", "x")])).unwrap_err().contains("`FLOPs`"));
-        assert!(entry(&cells(&[])).unwrap_err().contains("no column"));
+        assert_eq!(entry(&raw, true).unwrap().1.work, entry(&derived, true).unwrap().1.work);
+        assert!(entry(&cells(&[("FLOPs", "x")]), true).unwrap_err().contains("`FLOPs`"));
+        assert!(entry(&cells(&[]), true).unwrap_err().contains("no column"));
     }
 }

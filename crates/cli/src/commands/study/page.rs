@@ -13,7 +13,7 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:1100px;ma
  .no{color:#a00;font-weight:bold}";
 
 /// What each plot shows.
-const CAPTIONS: [(&str, &str, &str); 7] = [
+const CAPTIONS: [(&str, &str, &str); 8] = [
     (
         "throughput",
         "Throughput",
@@ -33,6 +33,11 @@ const CAPTIONS: [(&str, &str, &str); 7] = [
         "bottlenecks",
         "Sources of inefficiency",
         "Where profilers count stalls, this counts the GPU's time by the resource that binds each operator: a busy pipe is arithmetic, memory dependency is DRAM or L2, execution dependency and synchronisation are latency.",
+    ),
+    (
+        "stalls",
+        "Stalls",
+        "The poster's classes, estimated: operators that arithmetic or memory binds bring the stalls that hardware counters showed for such kernels on an H200; short kernels were not counted and are 'other'.",
     ),
     (
         "vendors",

@@ -1,0 +1,266 @@
+//! `preflop generate`: how fast a language model answers, for how many at once, at what price.
+
+use crate::error::InputError;
+use crate::input::{self, Batches};
+use crate::output::{self, Align, Output};
+use crate::price_args::PriceArgs;
+use crate::run_args;
+use clap::Args;
+use comfy_table::{Cell, Color};
+use preflop_core::Gpu;
+use preflop_core::cost::{quantity, search};
+use preflop_core::model::{CacheKind, Graph, LowerOptions, Mode, ModelError, Precision, Run, Stage};
+use preflop_core::time::TimeModel;
+use preflop_core::units::{Bytes, Seconds};
+use preflop_import::exported::Bindings;
+use preflop_language::generate::{Answer, Limits, PyTorch, Question, Stack, answer};
+use preflop_language::traffic::{MAX_REQUESTS, Outcome, Percentiles, StepTable, Traffic, simulate};
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// Predict how a language model generates text: time to the first token, time per token, throughput, keys and values, price
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// Language model: a name (see `preflop models`) or a Hugging Face config.json
+    model: String,
+
+    /// GPU name (see `preflop gpus`) or the path of a GPU file
+    #[arg(long, value_name = "GPU")]
+    gpu: String,
+
+    /// Tokens of a prompt
+    #[arg(long, value_name = "N", default_value = "1024", value_parser = input::tokens, allow_hyphen_values = true)]
+    prompt: u64,
+
+    /// Tokens of an answer
+    #[arg(long, value_name = "N", default_value = "256", value_parser = input::tokens, allow_hyphen_values = true)]
+    output: u64,
+
+    /// Sequences at once: a list, or a range in powers of two
+    #[arg(long, value_name = "LIST", default_value = "1..256", value_parser = input::batches, allow_hyphen_values = true)]
+    batch: Batches,
+
+    /// Number formats of weights and activations
+    #[arg(long, value_name = "FORMAT", default_value = "bf16", value_parser = run_args::precision())]
+    precision: Precision,
+
+    /// How decode steps are launched
+    #[arg(long = "run", value_name = "HOW", default_value = "graph", value_parser = run_args::launching())]
+    launching: Run,
+
+    /// Keys and values in a tensor of fixed length, or concatenated at every step
+    #[arg(long, value_name = "KIND", default_value = "static", value_parser = run_args::cache_kind())]
+    cache: CacheKind,
+
+    /// Requests that arrive, such as 5/s or 300/min: simulates a server with continuous batching and chunked prefill
+    #[arg(long, value_name = "RATE", value_parser = input::rate, allow_hyphen_values = true)]
+    rate: Option<f64>,
+
+    /// With `--rate`: how long requests arrive
+    #[arg(long = "for", value_name = "TIME", default_value = "10min", value_parser = quantity::time)]
+    duration: Seconds,
+
+    /// With `--rate`: prompt tokens that one step reads at most
+    #[arg(long, value_name = "N", default_value = "2048", value_parser = input::tokens, allow_hyphen_values = true)]
+    chunk: u64,
+
+    /// Longest time to the first token that is good enough
+    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
+    ttft: Option<Seconds>,
+
+    /// Longest time per token that is good enough
+    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
+    tpot: Option<Seconds>,
+
+    #[command(flatten)]
+    price: PriceArgs,
+}
+
+/// The answer with what was asked, with the names and units that scripts rely on.
+#[derive(Debug, Serialize)]
+struct Said<'a> {
+    model: &'a str,
+    gpu: &'a str,
+    prompt: u64,
+    output: u64,
+    precision: &'static str,
+    run: &'static str,
+    stack: &'static str,
+    #[serde(flatten)]
+    answer: &'a Answer,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usd_per_hour: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price_date: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traffic: Option<Outcome>,
+    notes: Vec<String>,
+}
+
+/// Prefill and decode steps for every batch; then, if asked, requests that arrive.
+pub fn run(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
+    let gpu = input::gpu(&args.gpu)?;
+    if let Some(lacks) = search::lacks(&gpu, args.precision) {
+        anyhow::bail!("{lacks}");
+    }
+    if args.launching.replays() && args.cache == CacheKind::Growing {
+        let message = "a cache that grows has another shape at every step, so it cannot be replayed";
+        return Err(InputError::new(message).hint("use `--cache static` or `--run eager`").into());
+    }
+    let (first, seq) = (args.batch.0.first().copied(), Some(args.prompt));
+    // Says early, and with the file's name, what is wrong with the model.
+    let name = input::staged_model(&args.model, &Bindings { batch: first, seq, ..Bindings::default() }, Stage::Prefill)?.name;
+    let build = |batch, seq, stage| -> Result<Graph, ModelError> {
+        let sizes = Bindings { batch: Some(batch), seq, ..Bindings::default() };
+        input::staged_model(&args.model, &sizes, stage).map_err(|error| match error.downcast::<ModelError>() {
+            Ok(model) => model,
+            Err(other) => ModelError::Layer { layer: args.model.clone(), problem: format!("{other:#}") },
+        })
+    };
+    let model = TimeModel::embedded();
+    let options = LowerOptions { mode: Mode::Infer, precision: args.precision, optimizer: None };
+    let stack =
+        PyTorch { build: &build, options, run: args.launching, cache: args.cache, model: &model, gpu: &gpu };
+    let quote = args.price.catalogue()?.quote(&gpu.name, args.price.pricing);
+    let limits = Limits { ttft: args.ttft, tpot: args.tpot };
+    let question = Question {
+        prompt: args.prompt,
+        output: args.output,
+        batches: args.batch.0.clone(),
+        limits,
+        usd_per_hour: quote.as_ref().map(|q| q.usd_per_hour),
+    };
+    let answered = answer(&stack, &gpu, &question)?;
+    let mut notes = Vec::new();
+    let traffic = args.rate.map(|rate| arrivals(args, rate, limits, &stack, &answered, &mut notes)).transpose()?;
+    let said = Said {
+        model: &name,
+        gpu: &gpu.name,
+        prompt: args.prompt,
+        output: args.output,
+        precision: args.precision.name(),
+        run: args.launching.name(),
+        stack: "pytorch",
+        answer: &answered,
+        usd_per_hour: quote.as_ref().map(|q| q.usd_per_hour),
+        price_date: quote.as_ref().map(|q| q.date.to_string()),
+        traffic: traffic.flatten(),
+        notes,
+    };
+    if output.json {
+        return output::print_json(&said);
+    }
+    let mut out = output::stdout();
+    write(&mut out, &said, &gpu, output)?;
+    Ok(out.flush()?)
+}
+
+/// Requests of `rate` a second; `None` where not one fits.
+fn arrivals(
+    args: &GenerateArgs,
+    rate: f64,
+    limits: Limits,
+    stack: &dyn Stack,
+    answered: &Answer,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Option<Outcome>> {
+    if answered.largest_batch == 0 {
+        notes.push("no traffic was simulated: not one request fits".to_string());
+        return Ok(None);
+    }
+    if rate * args.duration.0 > MAX_REQUESTS {
+        notes.push(format!("the simulation ends after {MAX_REQUESTS} requests"));
+    }
+    let traffic = Traffic {
+        rate,
+        seconds: args.duration.0,
+        prompt: args.prompt,
+        output: args.output,
+        chunk: args.chunk,
+        batch: answered.largest_batch.min(SERVER_BATCH),
+        limits,
+    };
+    Ok(Some(simulate(&StepTable::new(stack, &traffic)?, &traffic)))
+}
+
+/// Requests that a server runs at once at most, as servers have it unless told otherwise.
+const SERVER_BATCH: u64 = 256;
+
+fn write(out: &mut impl Write, said: &Said<'_>, gpu: &Gpu, output: &Output) -> io::Result<()> {
+    let title = format!(
+        "{} on {} ({}), prompts of {}, answers of {} tokens, {}, {}, {}",
+        said.model, said.gpu, gpu.title, said.prompt, said.output, said.precision, said.stack, said.run
+    );
+    writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
+    let mut header = vec![("batch", Align::Right), ("first token", Align::Right), ("per token", Align::Right)];
+    header.extend([("tokens/s", Align::Right), ("per user", Align::Right), ("keys, values", Align::Right)]);
+    header.push(("memory", Align::Right));
+    if said.usd_per_hour.is_some() {
+        header.push(("$/Mtok", Align::Right));
+    }
+    header.push(("", Align::Left));
+    let mut table = output.table(&header);
+    for r in &said.answer.runs {
+        let ms = |x: f64| Cell::new(output::time(Seconds(x / 1e3)));
+        let mut row = vec![Cell::new(r.batch), ms(r.ttft_ms), ms(r.tpot_ms)];
+        row.push(Cell::new(output::three_digits(r.tokens_per_s)));
+        row.push(Cell::new(output::three_digits(r.tokens_per_s_per_user)));
+        row.push(Cell::new(output::memory(Bytes::from_mib(r.kv_mib))));
+        row.push(Cell::new(output::memory(Bytes::from_mib(r.memory_mib))));
+        if let Some(usd) = r.usd_per_million_tokens {
+            row.push(Cell::new(output::three_digits(usd)));
+        }
+        row.push(match (r.fits, r.within_limits) {
+            (false, _) => output.tinted("does not fit", Color::Red),
+            (true, false) => output.tinted("too slow", Color::Yellow),
+            (true, true) => Cell::new(""),
+        });
+        table.add_row(row);
+    }
+    output::write_table(out, &table)?;
+    let largest = match said.answer.largest_batch {
+        0 => "Not one sequence fits.".to_string(),
+        n => format!("{n} sequences fit at once."),
+    };
+    let best = match said.answer.goodput_batch {
+        Some(batch) => format!(
+            " Best of these: {} tokens/s with batch {batch}.",
+            output::three_digits(said.answer.goodput_tokens_per_s)
+        ),
+        None => " None of these fits and is fast enough.".to_string(),
+    };
+    writeln!(out, "\n{}", output::wrapped(&format!("{largest}{best}"), output.width, "  "))?;
+    if let Some(t) = &said.traffic {
+        write_traffic(out, t, output)?;
+    }
+    for note in &said.notes {
+        writeln!(out, "\n{}", output::wrapped(&format!("Note: {note}"), output.width, "  "))?;
+    }
+    Ok(())
+}
+
+fn write_traffic(out: &mut impl Write, t: &Outcome, output: &Output) -> io::Result<()> {
+    let digits = output::three_digits;
+    let state = if t.saturated { "the queue grows without end" } else { "the server keeps up" };
+    let line = format!(
+        "{} requests at {}/s: {state}. {} answered, {} tokens/s, {} requests/s within the limits, {} at once in the mean, up to {} waiting.",
+        output::grouped(t.arrived),
+        digits(t.rate),
+        output::grouped(t.answered),
+        digits(t.tokens_per_s),
+        digits(t.goodput_per_s),
+        digits(t.mean_batch),
+        output::grouped(t.longest_queue)
+    );
+    writeln!(out, "\n{}\n", output::wrapped(&line, output.width, "  "))?;
+    let header = [("", Align::Left), ("median", Align::Right), ("90 %", Align::Right), ("99 %", Align::Right)];
+    let mut table = output.table(&header);
+    for (what, Percentiles { p50_ms, p90_ms, p99_ms }) in
+        [("first token", t.ttft), ("per token", t.tpot), ("whole answer", t.latency)]
+    {
+        let mut row = vec![Cell::new(what)];
+        row.extend([p50_ms, p90_ms, p99_ms].map(|x| Cell::new(output::time(Seconds(x / 1e3)))));
+        table.add_row(row);
+    }
+    output::write_table(out, &table)
+}

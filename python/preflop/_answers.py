@@ -1,0 +1,377 @@
+"""Answers as they come: the JSON of `Prediction.to_dict()` and of the API.
+
+Made from the schemas of the answers by `PREFLOP_WRITE=1 cargo test -p preflop-api generated`; do not edit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from typing_extensions import NotRequired
+
+
+class Assumption(TypedDict):
+    """A figure that the file did not hold."""
+
+    key: str
+    value: float
+    why: str
+
+
+class DeltaAnswer(TypedDict):
+    bottlenecks: dict[str, int]
+    gpu: str
+    layers: list[DeltaLayer]
+    total_ms: float
+
+
+class DeltaLayer(TypedDict):
+    active_ctas_per_sm: int
+    bottleneck: str
+    bounds_ms: dict[str, float]
+    cta_tile: list[int]
+    dram_bytes: float
+    headroom: float
+    l1_bytes: float
+    l2_bytes: float
+    name: str
+    next_bottleneck: str
+    num_cta: int
+    time_ms: float
+
+
+class DesignAnswer(TypedDict):
+    bottleneck: str
+    bottleneck_ms: dict[str, float]
+    bottlenecks: dict[str, int]
+    cost: float
+    headroom: float
+    name: str
+    next_bottleneck: str
+    on_front: bool
+    scales: Scales
+    speedup: float
+    time_ms: float
+
+
+class ExploreAnswer(TypedDict):
+    base: str
+    base_time_ms: float
+    designs: list[DesignAnswer]
+    layers: int
+    network: str
+
+
+class Fact(TypedDict):
+    """One figure of a GPU file with where it comes from."""
+
+    key: str
+    note: NotRequired[str]
+    source: str
+    value: float
+
+
+class GpuAnswer(TypedDict):
+    """A GPU with all its figures."""
+
+    aliases: list[str]
+    architecture: str
+    dram_gbs: float
+    fp32_tflops: float | None
+    memory_gib: float
+    name: str
+    release_year: int | None
+    sm_count: int
+    tdp_w: float
+    tensor_16bit_tflops: float | None
+    title: str
+    vendor: str
+    assumptions: list[Assumption]
+    chip: str
+    compute_capability: str
+    dram_kind: str
+    facts: list[Fact]
+    form: str
+    host_interface: str
+
+
+class GpuInfo(TypedDict):
+    """A GPU in a few figures."""
+
+    aliases: list[str]
+    architecture: str
+    dram_gbs: float
+    fp32_tflops: float | None
+    memory_gib: float
+    name: str
+    release_year: int | None
+    sm_count: int
+    tdp_w: float
+    tensor_16bit_tflops: float | None
+    title: str
+    vendor: str
+
+
+class KernelForm(TypedDict):
+    """How the main kernel of a call is thought to run. Times are those of the closed form, before what was learned."""
+
+    algorithm: str
+    compute_us: float | None
+    ctas: float | None
+    dram_us: float | None
+    l2_us: float | None
+    latency_us: float | None
+    split: float | None
+    tile: list[int] | None
+    waves: float | None
+
+
+class LayerAnswer(TypedDict):
+    gpu: str
+    name: str
+    operators: list[OperatorLine]
+
+
+class LayerLine(TypedDict):
+    """One layer: all its operators, forward, backward and optimizer together."""
+
+    backward_us: float
+    bound: str
+    forward_us: float
+    name: str
+    optimizer_us: float
+    share: float
+    time_us: float
+
+
+class MachineData(TypedDict):
+    """A machine as scripts and pages read it."""
+
+    device_overhead_us: float
+    dram_bytes_per_s: float | None
+    gpu: str
+    host_overhead_us: float
+    l1_bytes_per_s: float | None
+    l2_bytes_per_s: float | None
+    roofs: list[RoofData]
+    title: str
+
+
+class MemoryParts(TypedDict):
+    """Peak memory by part. The unit stands in every name, as in all JSON."""
+
+    activations_mib: float
+    gradients_mib: float
+    optimizer_mib: float
+    weights_mib: float
+    workspace_mib: float
+
+
+class ModelInfo(TypedDict):
+    """What is known of a model before it is built."""
+
+    default_batch: int
+    default_seq: int | None
+    family: str
+    input: str
+    max_seq: int | None
+    name: str
+    optimizer: str
+    parameters: int
+    title: str
+
+
+class Offer(TypedDict):
+    """One GPU. What has no price has no dollars."""
+
+    batch: int
+    bound: str
+    chosen: bool
+    fits: bool
+    gpu: str
+    gpu_busy_ms: float
+    gpu_memory_mib: float
+    high_ms: float
+    host_ms: float
+    iteration_ms: float
+    joules_per_sample: float
+    keeps_limits: bool | None
+    low_ms: float
+    memory_mib: float
+    needed_mib: float
+    pareto: bool
+    precision: str
+    price_date: str | None
+    price_source: str | None
+    run_hours: float | None
+    run_usd: float | None
+    samples_per_s: float
+    title: str
+    usd_per_hour: float | None
+    usd_per_million_samples: float | None
+    watts: float
+
+
+class OpLine(TypedDict):
+    """One operator in one place."""
+
+    bound: str
+    count: int
+    dtype: str
+    name: str
+    op: str
+    pass: str
+    phase: str
+    shape: str
+    share: float
+    time_us: float
+
+
+class OperatorLine(TypedDict):
+    """One operator of the layer; figures are of one call."""
+
+    bound: str
+    count: int
+    dram_bytes: float
+    dtype: str
+    flops: float
+    high_us: float
+    kernel: KernelForm
+    l1_bytes: float
+    l2_bytes: float
+    launches: float
+    low_us: float
+    op: str
+    pass: str
+    phase: str
+    shape: str
+    time_us: float
+
+
+class PageView(TypedDict):
+    """What a page shows of a view."""
+
+    entries: int
+    gpu: str
+    label: str
+    machine: MachineData
+    merged: int
+    rows: list[RowData]
+    sources: NotRequired[str]
+    unknown_share: float
+    zero_flop_launch_share: float
+    zero_flop_time_share: float
+
+
+class PredictQuestion(TypedDict):
+    """What was asked for."""
+
+    batch: int
+    gpu: str
+    mode: str
+    model: str
+    notes: list[str]
+    precision: str
+    run: str
+    seq: int | None
+
+
+class Prediction(TypedDict):
+    """The answer, with the names and units that scripts rely on."""
+
+    batch: int
+    gpu: str
+    mode: str
+    model: str
+    notes: list[str]
+    precision: str
+    run: str
+    seq: int | None
+    assumptions: list[Assumption]
+    autocast: NotRequired[str]
+    bound: str
+    dram_bytes: float
+    fits: bool
+    flops: float
+    gpu_busy_ms: float
+    gpu_memory_mib: float
+    high_ms: float
+    host_ms: float
+    iteration_ms: float
+    kernels: float
+    largest_batch: NotRequired[int]
+    layers: NotRequired[list[LayerLine]]
+    low_ms: float
+    memory: MemoryParts
+    memory_mib: float
+    needed_mib: float
+    ops: list[OpLine]
+    parameters: int
+    samples_per_s: float
+    unmodelled: list[Unmodelled]
+
+
+class RoofData(TypedDict):
+    """A roof as scripts and pages read it."""
+
+    flops_per_s: float
+    pipe: str
+
+
+class RooflineAnswer(TypedDict):
+    per_call: bool
+    title: str
+    views: list[PageView]
+
+
+class RowData(TypedDict):
+    """A row as scripts read it."""
+
+    above_roof: list[str]
+    binding: str
+    class: str
+    compute_bound_us: float
+    count: float
+    dram_bound_us: float | None
+    dram_bytes: float | None
+    dtype: str
+    family: str
+    flops: float
+    flops_by_pipe: dict[str, float]
+    host_launch_bound_us: float
+    intensity: float | None
+    l1_bound_us: float | None
+    l1_bytes: float | None
+    l2_bound_us: float | None
+    l2_bytes: float | None
+    launch_bound_us: float
+    launches: float
+    name: str
+    op: str
+    phase: str
+    share: float
+    slowdown: float | None
+    time_us: float
+
+
+class Scales(TypedDict):
+    """How much of each resource, as a multiple of the base machine; the tile edge is a size."""
+
+    dram_bw: float
+    l1_bw: float
+    l2_bw: float
+    mac_per_sm: float
+    reg: float
+    sm_count: float
+    smem_bw: float
+    smem_size: float
+    tile: int
+
+
+class Unmodelled(TypedDict):
+    """An operator we know by name only, and how much of the GPU's time that concerns."""
+
+    count: int
+    op: str
+    share: float

@@ -1,0 +1,424 @@
+// Made from the schemas of the answers by `PREFLOP_WRITE=1 cargo test -p preflop-api generated`; do not edit.
+
+/** A figure that the file did not hold. */
+export type Assumption = {
+  /** Section and key. */
+  key: string;
+  /** The value taken, in the unit that the key names. */
+  value: number;
+  /** Why this value. */
+  why: string;
+};
+
+export type DeltaAnswer = {
+  bottlenecks: Record<string, number>;
+  gpu: string;
+  layers: DeltaLayer[];
+  total_ms: number;
+};
+
+export type DeltaLayer = {
+  active_ctas_per_sm: number;
+  bottleneck: string;
+  bounds_ms: Record<string, number>;
+  cta_tile: number[];
+  dram_bytes: number;
+  headroom: number;
+  l1_bytes: number;
+  l2_bytes: number;
+  name: string;
+  next_bottleneck: string;
+  num_cta: number;
+  time_ms: number;
+};
+
+export type DesignAnswer = {
+  /** What binds most of the time, what would bind once that is gone, and the most that removing it gives. */
+  bottleneck: string;
+  /** Time in those layers. */
+  bottleneck_ms: Record<string, number>;
+  /** Layers by what binds them. */
+  bottlenecks: Record<string, number>;
+  cost: number;
+  headroom: number;
+  name: string;
+  next_bottleneck: string;
+  on_front: boolean;
+  scales: Scales;
+  speedup: number;
+  time_ms: number;
+};
+
+export type ExploreAnswer = {
+  base: string;
+  base_time_ms: number;
+  designs: DesignAnswer[];
+  layers: number;
+  network: string;
+};
+
+/** One figure of a GPU file with where it comes from. */
+export type Fact = {
+  /** Section and key, such as `memory.dram_gbs`. */
+  key: string;
+  /** Anything a reader should know about it. */
+  note?: string;
+  /** Where it comes from, spelled out. */
+  source: string;
+  /** The figure, in the unit that the key names. */
+  value: number;
+};
+
+/** A GPU with all its figures. */
+export type GpuAnswer = {
+  aliases: string[];
+  architecture: string;
+  dram_gbs: number;
+  fp32_tflops: number | null;
+  memory_gib: number;
+  name: string;
+  release_year: number | null;
+  sm_count: number;
+  tdp_w: number;
+  tensor_16bit_tflops: number | null;
+  title: string;
+  vendor: string;
+  assumptions: Assumption[];
+  chip: string;
+  compute_capability: string;
+  dram_kind: string;
+  facts: Fact[];
+  form: string;
+  host_interface: string;
+};
+
+/** A GPU in a few figures. */
+export type GpuInfo = {
+  aliases: string[];
+  architecture: string;
+  dram_gbs: number;
+  fp32_tflops: number | null;
+  memory_gib: number;
+  name: string;
+  release_year: number | null;
+  sm_count: number;
+  tdp_w: number;
+  tensor_16bit_tflops: number | null;
+  title: string;
+  vendor: string;
+};
+
+/** How the main kernel of a call is thought to run. Times are those of the closed form, before what was learned. */
+export type KernelForm = {
+  /** Algorithm or kernel family. */
+  algorithm: string;
+  /** Arithmetic. */
+  compute_us: number | null;
+  /** CTAs of the grid. */
+  ctas: number | null;
+  /** Bytes that come from or go to DRAM. */
+  dram_us: number | null;
+  /** Operand tiles from the L2. */
+  l2_us: number | null;
+  /** Latency along the sum. */
+  latency_us: number | null;
+  /** Parts into which the sum over K (or over the keys) is split. */
+  split: number | null;
+  /** Rows and columns of the CTA tile, where the kernel has one. */
+  tile: number[] | null;
+  /** CTAs that one SM runs in turn. */
+  waves: number | null;
+};
+
+export type LayerAnswer = {
+  gpu: string;
+  name: string;
+  operators: OperatorLine[];
+};
+
+/** One layer: all its operators, forward, backward and optimizer together. */
+export type LayerLine = {
+  backward_us: number;
+  /** What binds most of its time. */
+  bound: string;
+  forward_us: number;
+  name: string;
+  optimizer_us: number;
+  share: number;
+  time_us: number;
+};
+
+/** A machine as scripts and pages read it. */
+export type MachineData = {
+  device_overhead_us: number;
+  dram_bytes_per_s: number | null;
+  gpu: string;
+  host_overhead_us: number;
+  l1_bytes_per_s: number | null;
+  l2_bytes_per_s: number | null;
+  roofs: RoofData[];
+  title: string;
+};
+
+/** Peak memory by part. The unit stands in every name, as in all JSON. */
+export type MemoryParts = {
+  activations_mib: number;
+  gradients_mib: number;
+  optimizer_mib: number;
+  weights_mib: number;
+  workspace_mib: number;
+};
+
+/** What is known of a model before it is built. */
+export type ModelInfo = {
+  /** Samples of an iteration unless said. */
+  default_batch: number;
+  /** Tokens of a sample unless said; `None` where there is no sequence. */
+  default_seq: number | null;
+  /** Family: `cnn`, `transformer`, `rnn`, `gan`, ... */
+  family: string;
+  /** What a sample is. */
+  input: string;
+  /** Longest sequence the model can take, if it has a limit. */
+  max_seq: number | null;
+  /** Name on the command line. */
+  name: string;
+  /** Optimizer unless said. */
+  optimizer: string;
+  /** Parameters. */
+  parameters: number;
+  /** One line for people. */
+  title: string;
+};
+
+/** One GPU. What has no price has no dollars. */
+export type Offer = {
+  batch: number;
+  bound: string;
+  /** The fastest that keeps to the budget. */
+  chosen: boolean;
+  fits: boolean;
+  gpu: string;
+  gpu_busy_ms: number;
+  gpu_memory_mib: number;
+  high_ms: number;
+  host_ms: number;
+  iteration_ms: number;
+  joules_per_sample: number;
+  keeps_limits: boolean | null;
+  low_ms: number;
+  memory_mib: number;
+  needed_mib: number;
+  /** On the Pareto front of time and money. */
+  pareto: boolean;
+  precision: string;
+  price_date: string | null;
+  price_source: string | null;
+  run_hours: number | null;
+  run_usd: number | null;
+  samples_per_s: number;
+  title: string;
+  usd_per_hour: number | null;
+  usd_per_million_samples: number | null;
+  watts: number;
+};
+
+/** One operator in one place. */
+export type OpLine = {
+  bound: string;
+  count: number;
+  dtype: string;
+  name: string;
+  op: string;
+  pass: string;
+  phase: string;
+  shape: string;
+  share: number;
+  /** All `count` runs together. */
+  time_us: number;
+};
+
+/** One operator of the layer; figures are of one call. */
+export type OperatorLine = {
+  bound: string;
+  count: number;
+  dram_bytes: number;
+  dtype: string;
+  flops: number;
+  high_us: number;
+  kernel: KernelForm;
+  l1_bytes: number;
+  l2_bytes: number;
+  launches: number;
+  low_us: number;
+  op: string;
+  pass: string;
+  phase: string;
+  shape: string;
+  time_us: number;
+};
+
+/** What a page shows of a view. */
+export type PageView = {
+  /** Pieces of work that the rows stand for. */
+  entries: number;
+  gpu: string;
+  label: string;
+  machine: MachineData;
+  /** Rows that were put together because there are too many to draw. */
+  merged: number;
+  rows: RowData[];
+  /** Where the work of a recording comes from, in words. */
+  sources?: string;
+  /** Share of the time of work that nobody knows. */
+  unknown_share: number;
+  zero_flop_launch_share: number;
+  zero_flop_time_share: number;
+};
+
+/** What was asked for. */
+export type PredictQuestion = {
+  /** Samples of one iteration. */
+  batch: number;
+  /** GPU name. */
+  gpu: string;
+  /** Training or inference. */
+  mode: string;
+  /** Model name. */
+  model: string;
+  /** What a reader of the result should know. */
+  notes: string[];
+  /** Number formats. */
+  precision: string;
+  /** How it is launched: eager, graph, compile, compile-graph. */
+  run: string;
+  /** Tokens of one sample, for models that have them. */
+  seq: number | null;
+};
+
+/** The answer, with the names and units that scripts rely on. */
+export type Prediction = {
+  /** Samples of one iteration. */
+  batch: number;
+  /** GPU name. */
+  gpu: string;
+  /** Training or inference. */
+  mode: string;
+  /** Model name. */
+  model: string;
+  /** What a reader of the result should know. */
+  notes: string[];
+  /** Number formats. */
+  precision: string;
+  /** How it is launched: eager, graph, compile, compile-graph. */
+  run: string;
+  /** Tokens of one sample, for models that have them. */
+  seq: number | null;
+  assumptions: Assumption[];
+  /** The 16-bit format that autocast takes on this GPU, where the run has autocast. */
+  autocast?: string;
+  bound: string;
+  dram_bytes: number;
+  fits: boolean;
+  flops: number;
+  gpu_busy_ms: number;
+  gpu_memory_mib: number;
+  high_ms: number;
+  host_ms: number;
+  iteration_ms: number;
+  /** Kernels that a profiler would count. */
+  kernels: number;
+  /** Where it does not fit, the largest batch that does; 0 if none does. */
+  largest_batch?: number;
+  layers?: LayerLine[];
+  low_ms: number;
+  memory: MemoryParts;
+  memory_mib: number;
+  /** The peak with context and reserve: what the card must have. */
+  needed_mib: number;
+  ops: OpLine[];
+  parameters: number;
+  samples_per_s: number;
+  unmodelled: Unmodelled[];
+};
+
+/** A roof as scripts and pages read it. */
+export type RoofData = {
+  flops_per_s: number;
+  pipe: string;
+};
+
+export type RooflineAnswer = {
+  /** Points are single calls. */
+  per_call: boolean;
+  title: string;
+  views: PageView[];
+};
+
+/** A row as scripts read it. */
+export type RowData = {
+  /** Roofs that the row lies above. */
+  above_roof: string[];
+  /** The slowest resource, inner levels included. */
+  binding: string;
+  /** compute, memory, overhead, or unknown where the work is. */
+  class: string;
+  /** `t_F`. */
+  compute_bound_us: number;
+  count: number;
+  /** `t_B` at each level. */
+  dram_bound_us: number | null;
+  dram_bytes: number | null;
+  dtype: string;
+  family: string;
+  flops: number;
+  /** FLOPs by pipe, such as `bf16 tensor`. */
+  flops_by_pipe: Record<string, number>;
+  host_launch_bound_us: number;
+  /** `AI` at DRAM in FLOP per byte. */
+  intensity: number | null;
+  l1_bound_us: number | null;
+  l1_bytes: number | null;
+  l2_bound_us: number | null;
+  l2_bytes: number | null;
+  /** `t_0` on the device and on the host. */
+  launch_bound_us: number;
+  launches: number;
+  name: string;
+  op: string;
+  phase: string;
+  /** Share of the time of all rows, from 0 to 1. */
+  share: number;
+  /** `t / max(t_F, t_B)`. */
+  slowdown: number | null;
+  time_us: number;
+};
+
+/** How much of each resource, as a multiple of the base machine; the tile edge is a size. */
+export type Scales = {
+  /** DRAM_BW of the chip. */
+  dram_bw: number;
+  /** L1_BW per SM. */
+  l1_bw: number;
+  /** L2_BW of the chip. */
+  l2_bw: number;
+  /** MAC_BW per SM. */
+  mac_per_sm: number;
+  /** REGS_SIZE per SM. */
+  reg: number;
+  /** N_SM. */
+  sm_count: number;
+  /** SMEM_BW per SM. */
+  smem_bw: number;
+  /** SMEM_SIZE per SM. */
+  smem_size: number;
+  /** CTA tile height and width of the widest layers. */
+  tile: number;
+};
+
+/** An operator we know by name only, and how much of the GPU's time that concerns. */
+export type Unmodelled = {
+  count: number;
+  op: string;
+  share: number;
+};
