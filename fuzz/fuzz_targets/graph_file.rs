@@ -12,8 +12,9 @@ use preflop_core::model::{Graph, LowerOptions, Mode, Precision, lower, zoo};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
 use preflop_core::{Gpu, gpu};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// Networks whose first nodes are taken.
 const NETWORKS: [&str; 5] = ["alexnet", "dcgan", "gnmt", "resnet18", "mobilenet_v2"];
@@ -22,7 +23,9 @@ const FIRST: usize = 5;
 /// Families of which one layer is built.
 const FAMILIES: [&str; 3] = ["gpt2", "llama", "bert"];
 
-static GRAPHS: LazyLock<Vec<(Value, Vec<String>)>> = LazyLock::new(|| {
+/// Graphs with the places of their numbers. An input edits them where they stand and puts back what was there: to copy and drop a
+/// document costs as much as to read it.
+static GRAPHS: LazyLock<Vec<Mutex<Subject>>> = LazyLock::new(|| {
     let cut = NETWORKS.iter().map(|name| {
         let mut graph = zoo::build(name, Some(2), None).expect("a zoo model");
         graph.nodes.truncate(FIRST);
@@ -40,14 +43,16 @@ static GRAPHS: LazyLock<Vec<(Value, Vec<String>)>> = LazyLock::new(|| {
             "intermediate_size": 128, "vocab_size": 512, "max_position_embeddings": 64 });
         serde_json::from_value::<HubConfig>(config).ok()?.build(family, Some(2), Some(16)).ok()
     });
-    let graphs: Vec<_> = cut.chain(layers).map(with_places).collect();
+    let graphs: Vec<_> = cut.chain(layers).map(|graph| Mutex::new(with_places(graph))).collect();
     assert!(graphs.len() > NETWORKS.len(), "no layer could be built");
     graphs
 });
 static MODEL: LazyLock<TimeModel> = LazyLock::new(TimeModel::embedded);
 static H200: LazyLock<Gpu> = LazyLock::new(|| gpu::catalog::find("h200").expect("a catalogue GPU"));
 
-fn with_places(graph: Graph) -> (Value, Vec<String>) {
+type Subject = (Value, Vec<String>);
+
+fn with_places(graph: Graph) -> Subject {
     let value = serde_json::to_value(graph).expect("a graph is JSON");
     let mut places = Vec::new();
     numbers(&value, String::new(), &mut places);
@@ -66,10 +71,11 @@ fn numbers(value: &Value, at: String, out: &mut Vec<String>) {
 
 fuzz_target!(|data: &[u8]| {
     let Some((pick, edits)) = data.split_first() else { return };
-    let (graph, places) = &GRAPHS[usize::from(*pick) % GRAPHS.len()];
-    let mut graph = graph.clone();
+    let mut subject = GRAPHS[usize::from(*pick) % GRAPHS.len()].lock().unwrap_or_else(PoisonError::into_inner);
+    let (document, places) = &mut *subject;
+    let mut before = Vec::new();
     for edit in edits.chunks_exact(6).take(8) {
-        let place = usize::from(u16::from_le_bytes([edit[0], edit[1]])) % places.len();
+        let place = &places[usize::from(u16::from_le_bytes([edit[0], edit[1]])) % places.len()];
         let raw = u64::from(u32::from_le_bytes([edit[2], edit[3], edit[4], edit[5]]));
         // The top bits pick the size: small numbers are the interesting ones.
         let value = match raw >> 30 {
@@ -78,11 +84,17 @@ fuzz_target!(|data: &[u8]| {
             2 => raw & 0x3fff_ffff,
             _ => raw << 32,
         };
-        if let Some(number) = graph.pointer_mut(&places[place]) {
-            *number = Value::from(value);
+        if let Some(number) = document.pointer_mut(place) {
+            before.push((place, std::mem::replace(number, Value::from(value))));
         }
     }
-    let Ok(graph) = serde_json::from_value::<Graph>(graph) else { return };
+    let graph = Graph::deserialize(&*document);
+    for (place, value) in before.into_iter().rev() {
+        if let Some(number) = document.pointer_mut(place) {
+            *number = value;
+        }
+    }
+    let Ok(graph) = graph else { return };
     let (mode, precision) = if pick & 64 == 0 { (Mode::Train, Precision::Amp) } else { (Mode::Infer, Precision::Fp32) };
     let Ok(iteration) = lower(&graph, &LowerOptions { mode, precision, optimizer: None }) else { return };
     let turn = usize::from(*pick) + edits.len();

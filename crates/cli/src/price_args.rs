@@ -46,8 +46,8 @@ fn pricing(text: &str) -> Result<Pricing, String> {
 
 fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(x) if x > 0.0 && x <= 1.0 => Ok(x),
-        _ => Err("it must be a number above 0 and at most 1".to_string()),
+        Ok(x) if (1e-6..=1.0).contains(&x) => Ok(x),
+        _ => Err("it must be a number above 0 (from 0.000001) and at most 1".to_string()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Price files: lines of `data/prices/*.csv`. Comments start with `#`; no field holds a comma.
 
+use super::quantity::MEANT;
 use super::{CostError, Date};
 use serde::Serialize;
 
@@ -71,7 +72,7 @@ impl<'a> Lines<'a> {
     }
 
     fn amount(&self, line: usize, text: &str) -> Result<f64, CostError> {
-        text.parse().ok().filter(|x: &f64| x.is_finite() && *x > 0.0).ok_or_else(|| {
+        text.parse().ok().filter(|x: &f64| MEANT.contains(x)).ok_or_else(|| {
             let text: String = text.chars().take(32).collect();
             odd(self.file, line, format!("`{text}` is not a price in usd"))
         })
@@ -144,6 +145,8 @@ mod tests {
         };
         assert_eq!(say("h200,a,b,1,2,2026-01-01"), "p.csv, line 3: 6 fields, not 7");
         assert!(say("h200,a,b,x,,2026-01-01,yes").contains("`x` is not a price"));
+        assert!(say("h200,a,b,1e308,,2026-01-01,yes").contains("`1e308` is not a price"));
+        assert!(say("h200,a,b,inf,,2026-01-01,yes").contains("`inf` is not a price"));
         assert!(say("h200,a,b,-1,,2026-01-01,yes").contains("not a price"));
         assert!(say("h200,a,b,1,,soon,yes").contains("`soon` is not a date"));
         assert!(say("h200,a,b,1,,,yes").contains("not a date"));

@@ -4,7 +4,7 @@ use super::CostError;
 use preflop_units::Seconds;
 
 /// Amounts that mean something: what lies outside would only turn into infinities and zeros further on.
-const MEANT: std::ops::RangeInclusive<f64> = 1e-9..=1e12;
+pub(crate) const MEANT: std::ops::RangeInclusive<f64> = 1e-9..=1e12;
 
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();

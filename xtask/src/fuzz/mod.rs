@@ -24,7 +24,7 @@ const MEMORY_MIB: u32 = 512;
 const LONGEST_INPUT: u32 = 4096;
 /// A busy machine can stop any program for a while: what was slow is asked again before it counts (see `slice.rs`).
 const PATIENCE_S: u64 = 10;
-/// What the nightly run may add to the seeds of one target in the repository.
+/// What the seeds of one target may take in the repository, over all nights.
 const SEED_BYTES: u64 = 64 << 10;
 
 /// libFuzzer's counters; sanitizers need a nightly compiler, and safe Rust needs none.
@@ -199,9 +199,11 @@ fn keep(root: &Path, programs: &Path, target: &str) -> anyhow::Result<()> {
     let merged = root.join("fuzz/target/merged").join(target);
     let _ = std::fs::remove_dir_all(&merged);
     std::fs::create_dir_all(&merged)?;
+    let mut room = SEED_BYTES;
     for entry in std::fs::read_dir(&seeds)? {
         let path = entry?.path();
-        std::fs::copy(&path, merged.join(path.file_name().unwrap_or_default()))?;
+        let size = std::fs::copy(&path, merged.join(path.file_name().unwrap_or_default()))?;
+        room = room.saturating_sub(size);
     }
     succeed(fuzzer(root, programs, target).args(["-merge=1", "-verbosity=0"]).arg(&merged).arg(&corpus))?;
     let mut found: Vec<(u64, PathBuf)> = Vec::new();
@@ -210,7 +212,6 @@ fn keep(root: &Path, programs: &Path, target: &str) -> anyhow::Result<()> {
         found.push((entry.metadata()?.len(), entry.path()));
     }
     found.sort();
-    let mut room = SEED_BYTES;
     for (size, path) in found {
         let place = seeds.join(path.file_name().unwrap_or_default());
         if size <= room && !place.exists() {
