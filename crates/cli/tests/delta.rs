@@ -192,19 +192,38 @@ fn counters() -> String {
 fn measured_layers_stand_beside_the_model() {
     let path = counters();
     let today = |dtype: &str| {
-        json(&["delta", "--measured", &path, "--gpu", "h200", "--dtype", dtype, "--equations", "today", "--json"])
+        json(&[
+            "delta",
+            "--measured",
+            &path,
+            "--gpu",
+            "h200",
+            "--dtype",
+            dtype,
+            "--equations",
+            "today",
+            "--json",
+        ])
     };
-    for (dtype, levels) in [("fp32", &[("l1", 0.15), ("l2", 0.10), ("dram", 0.10)][..]), ("fp16", &[("l2", 0.10), ("dram", 0.10)])] {
+    for (dtype, levels) in [
+        ("fp32", &[("l1", 0.15), ("l2", 0.10), ("dram", 0.10)][..]),
+        ("fp16", &[("l2", 0.10), ("dram", 0.10)]),
+    ] {
         let report = today(dtype);
         assert_eq!(report["layers"].as_array().unwrap().len(), 23);
-        let all = report["errors"].as_array().unwrap().iter().find(|g| g["network"] == "all").unwrap().clone();
+        let all =
+            report["errors"].as_array().unwrap().iter().find(|g| g["network"] == "all").unwrap().clone();
         for (level, most) in levels {
             let gmae = all[level]["gmae"].as_f64().unwrap();
             assert!(gmae < *most, "{dtype} {level}: {gmae}");
         }
     }
-    let networks: Vec<String> =
-        today("fp32")["errors"].as_array().unwrap().iter().map(|g| g["network"].as_str().unwrap().into()).collect();
+    let networks: Vec<String> = today("fp32")["errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|g| g["network"].as_str().unwrap().into())
+        .collect();
     assert_eq!(networks, ["AlexNet", "ResNet152", "all"]);
 }
 
@@ -214,19 +233,32 @@ fn measured_layers_are_drawn_and_bad_ones_refused() {
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let (boxes, lines) = (at("boxes.svg"), at("layers.png"));
     let path = counters();
-    let out = run(&["delta", "--measured", &path, "--gpu", "h200", "--plot", &boxes, "--plot-layers", &lines]);
+    let out =
+        run(&["delta", "--measured", &path, "--gpu", "h200", "--plot", &boxes, "--plot-layers", &lines]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     assert!(String::from_utf8_lossy(&out.stdout).contains("GMAE"));
     assert!(std::fs::read_to_string(&boxes).unwrap().contains("<svg"));
     assert!(std::fs::read(&lines).unwrap().starts_with(b"\x89PNG"));
-    refuses(&["delta", "--measured", &path, "--gpu", "h200", "--algorithm", "FFT"], &["none of the 46 layers"]);
+    refuses(
+        &["delta", "--measured", &path, "--gpu", "h200", "--algorithm", "FFT"],
+        &["none of the 46 layers"],
+    );
     refuses(&["delta", "--measured", &at("no.csv"), "--gpu", "h200"], &["no.csv"]);
     refuses(&["delta", "--gpu", "h200"], &["NETWORK"]);
 }
 
 #[test]
 fn miss_rates_sweep_and_cycles_stand_beside_milliseconds() {
-    let report = json(&["delta", "alexnet-original", "--gpu", "titan-xp", "--compare-prior", "0.25,0.5,1", "--fc", "--json"]);
+    let report = json(&[
+        "delta",
+        "alexnet-original",
+        "--gpu",
+        "titan-xp",
+        "--compare-prior",
+        "0.25,0.5,1",
+        "--fc",
+        "--json",
+    ]);
     let layers = report["layers"].as_array().unwrap();
     assert_eq!(layers.len(), 8, "five convolutions and three fully connected layers");
     for layer in layers {

@@ -87,7 +87,10 @@ pub fn run(args: &DeltaArgs, output: &Output) -> anyhow::Result<()> {
     args.draw_layers(|| {
         let line = |(i, name): (usize, &&str)| preflop_plot::Line {
             name: name.to_uppercase().replace("TIME", "time"),
-            points: (1..).zip(&report.layers).filter_map(|(x, r)| Some((f64::from(x), r.ratios()[i]?))).collect(),
+            points: (1..)
+                .zip(&report.layers)
+                .filter_map(|(x, r)| Some((f64::from(x), r.ratios()[i]?)))
+                .collect(),
             second_axis: false,
         };
         preflop_plot::LineChart {
@@ -187,8 +190,7 @@ fn groups(rows: &[Row]) -> Vec<Group> {
     keys.dedup();
     let of = |network: &str, gpu: &str, chosen: &dyn Fn(&Row) -> bool| {
         let errors = FIGURES.iter().enumerate().filter_map(|(i, name)| {
-            let ratios: Vec<f64> =
-                rows.iter().filter(|r| chosen(r)).filter_map(|r| r.ratios()[i]).collect();
+            let ratios: Vec<f64> = rows.iter().filter(|r| chosen(r)).filter_map(|r| r.ratios()[i]).collect();
             Some((*name, Errors::of(&ratios)?))
         });
         Group { network: network.to_string(), gpu: gpu.to_string(), errors: errors.collect() }

@@ -20,10 +20,7 @@ pub fn read(network: &str, batch: Option<u64>, dtype: Dtype, fc: bool) -> anyhow
         from_csv(network)?
     } else {
         let find = if fc { networks::find_with_fc } else { networks::find };
-        find(network, DEFAULT_BATCH)?
-            .into_iter()
-            .map(|named| Listed { named, tile: None })
-            .collect()
+        find(network, DEFAULT_BATCH)?.into_iter().map(|named| Listed { named, tile: None }).collect()
     };
     for l in &mut listed {
         l.named.layer.element_bytes = dtype.size();

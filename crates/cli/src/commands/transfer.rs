@@ -129,7 +129,9 @@ impl Other {
         let analysis = profile::analyse(recording, &args.window)?;
         let Some(gpu) = profile::origin(recording, Some(analysis.window.device), None)? else {
             let message = format!("`{}` does not say which GPU it was recorded on", recording.source);
-            return Err(InputError::new(message).hint("`--check` needs a recording that names its GPU").into());
+            return Err(InputError::new(message)
+                .hint("`--check` needs a recording that names its GPU")
+                .into());
         };
         // Both recordings carry the profiler's host time, so it stays in both.
         let (measured_ms, gpu_busy_ms) = (analysis.measured().ms(), analysis.gpu_busy().ms());

@@ -62,7 +62,8 @@ pub fn run(recorded: &Profile, args: &CompareArgs, output: &Output) -> anyhow::R
     let factor = match (here, there) {
         (Some(here), Some(there)) => (here != there).then(|| there as f64 / here as f64),
         (None, Some(_)) => {
-            let message = "the recording does not tell how many samples it has, so `--batch` cannot be reached";
+            let message =
+                "the recording does not tell how many samples it has, so `--batch` cannot be reached";
             return Err(InputError::new(message).hint("`preflop transfer --recorded-batch` takes it").into());
         }
         _ => None,
@@ -70,8 +71,12 @@ pub fn run(recorded: &Profile, args: &CompareArgs, output: &Output) -> anyhow::R
     let options = Options { change: Change { batch: factor, ..Change::default() }, ..Options::default() };
     let result = transfer::transfer(&analysis, &TimeModel::embedded(), &origin, &gpus, &options);
     let prices = args.prices.catalogue()?;
-    let mut rows: Vec<Row> =
-        result.targets.iter().zip(&gpus).map(|(t, gpu)| row(&analysis, t, gpu, there, &prices, args)).collect();
+    let mut rows: Vec<Row> = result
+        .targets
+        .iter()
+        .zip(&gpus)
+        .map(|(t, gpu)| row(&analysis, t, gpu, there, &prices, args))
+        .collect();
     rows.sort_by(|a, b| candidate(a).compare(&candidate(b), args.rank));
     if let Some(path) = &args.output {
         let text = serde_json::to_vec_pretty(&rows)?;
@@ -124,7 +129,12 @@ fn candidate(row: &Row) -> Candidate {
     }
 }
 
-fn print(rows: &[Row], result: &transfer::Transfer, args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
+fn print(
+    rows: &[Row],
+    result: &transfer::Transfer,
+    args: &CompareArgs,
+    output: &Output,
+) -> anyhow::Result<()> {
     let mut out = output::stdout();
     let by = match args.rank {
         RankBy::Time => "time",
@@ -159,7 +169,8 @@ fn print(rows: &[Row], result: &transfer::Transfer, args: &CompareArgs, output: 
         ]);
     }
     output::write_table(&mut out, &table)?;
-    let lacking: Vec<&str> = rows.iter().filter(|r| r.usd_per_hour.is_none()).map(|r| r.gpu.as_str()).collect();
+    let lacking: Vec<&str> =
+        rows.iter().filter(|r| r.usd_per_hour.is_none()).map(|r| r.gpu.as_str()).collect();
     let mut notes = result.notes.clone();
     notes.push(format!("Prices: {}. Energy is an estimate.", price_kind(args.prices.pricing)));
     if !lacking.is_empty() {

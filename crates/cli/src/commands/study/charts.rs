@@ -50,9 +50,16 @@ pub fn all(study: &Study) -> Result<Vec<(&'static str, String)>, PlotError> {
             Bars {
                 title: format!("Why warps stall, {SHOWN}"),
                 y_label: "% of the stalls".into(),
-                series: ["execution dependency", "memory dependency", "synchronisation", "pipe busy", "fetch", "other"]
-                    .map(String::from)
-                    .to_vec(),
+                series: [
+                    "execution dependency",
+                    "memory dependency",
+                    "synchronisation",
+                    "pipe busy",
+                    "fetch",
+                    "other",
+                ]
+                .map(String::from)
+                .to_vec(),
                 groups: per_model(|c| c.stalls.values().map(|x| 100.0 * x).to_vec()),
                 stacked: true,
             },
