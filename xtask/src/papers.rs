@@ -70,7 +70,9 @@ pub fn run(root: &Path, rewrite: bool) -> anyhow::Result<()> {
         }
     }
     ensure!(moved.is_empty(), "{} of {checked} figures moved:\n  {}", moved.len(), moved.join("\n  "));
-    println!("    {checked} figures of the papers stand as written, {left_out} need shared measurements (PREFLOP_SHARED)");
+    println!(
+        "    {checked} figures of the papers stand as written, {left_out} need shared measurements (PREFLOP_SHARED)"
+    );
     let page = page(&works, &rows);
     let path = root.join(PAGE);
     if rewrite {
@@ -171,21 +173,24 @@ fn walk<'a>(value: &'a Value, path: &[&str], found: &mut Vec<&'a Value>) {
 fn parse(text: &str) -> anyhow::Result<(Vec<(String, String)>, Vec<Row>)> {
     let table: toml::Table = text.parse().with_context(|| format!("{ROWS} is not TOML"))?;
     let list = |key: &str| -> anyhow::Result<Vec<toml::Table>> {
-        let items = table.get(key).and_then(toml::Value::as_array).with_context(|| format!("no [[{key}]]"))?;
+        let items =
+            table.get(key).and_then(toml::Value::as_array).with_context(|| format!("no [[{key}]]"))?;
         items.iter().map(|v| v.as_table().cloned().context("a row is no table")).collect()
     };
     let word = |row: &toml::Table, key: &str| row.get(key).and_then(toml::Value::as_str).map(str::to_string);
     let mut works = Vec::new();
     for work in list("work")? {
-        works.push((word(&work, "name").context("a work has no name")?, word(&work, "title").unwrap_or_default()));
+        works.push((
+            word(&work, "name").context("a work has no name")?,
+            word(&work, "title").unwrap_or_default(),
+        ));
     }
     let mut rows = Vec::new();
     for row in list("claim")? {
         let claim = word(&row, "claim").context("a row has no `claim`")?;
         let need = |key: &str| word(&row, key).with_context(|| format!("`{claim}` has no `{key}`"));
-        let number = |key: &str| {
-            row.get(key).and_then(|v| v.as_float().or_else(|| v.as_integer().map(|i| i as f64)))
-        };
+        let number =
+            |key: &str| row.get(key).and_then(|v| v.as_float().or_else(|| v.as_integer().map(|i| i as f64)));
         let asked = match word(&row, "command") {
             None => None,
             Some(command) => Some(Asked {
@@ -200,7 +205,10 @@ fn parse(text: &str) -> anyhow::Result<(Vec<(String, String)>, Vec<Row>)> {
         };
         let work = need("work")?;
         ensure!(works.iter().any(|(name, _)| *name == work), "`{claim}`: there is no work `{work}`");
-        ensure!(asked.is_some() || word(&row, "why").is_some(), "`{claim}`: nothing is asked and no reason given");
+        ensure!(
+            asked.is_some() || word(&row, "why").is_some(),
+            "`{claim}`: nothing is asked and no reason given"
+        );
         rows.push(Row {
             work,
             place: need("place")?,
@@ -273,7 +281,8 @@ mod tests {
 
     #[test]
     fn figures_are_found_in_answers() {
-        let answer = json!({"rows": [{"name": "a", "t": 2.0, "b": "MAC"}, {"name": "b", "t": 4.0, "b": "L2"}]});
+        let answer =
+            json!({"rows": [{"name": "a", "t": 2.0, "b": "MAC"}, {"name": "b", "t": 4.0, "b": "L2"}]});
         let get = |value: &str, over, reduce| figure(&answer, &asked(value, over, reduce)).unwrap();
         assert_eq!(get("/rows/0/t", None, "one"), 2.0);
         assert_eq!(get("/rows/*/t", None, "mean"), 3.0);
@@ -286,7 +295,8 @@ mod tests {
 
     #[test]
     fn a_row_without_a_figure_needs_a_reason() {
-        let bad = "[[work]]\nname = \"A\"\n[[claim]]\nwork = \"A\"\nplace = \"1\"\nclaim = \"c\"\npaper = \"1\"\n";
+        let bad =
+            "[[work]]\nname = \"A\"\n[[claim]]\nwork = \"A\"\nplace = \"1\"\nclaim = \"c\"\npaper = \"1\"\n";
         assert!(parse(bad).is_err());
         let (_, rows) = parse(&format!("{bad}why = \"no counters\"\n")).unwrap();
         assert!(rows[0].asked.is_none());

@@ -104,10 +104,16 @@ fn the_study_is_redrawn_from_its_table() {
     let chart = folder.path().join("t.svg");
     let args =
         ["roofline", "--study", "conv2d", table.to_str().unwrap(), "--json", "-o", chart.to_str().unwrap()];
-    let data: serde_json::Value = serde_json::from_str(&text(&args)).unwrap();
-    let row = &data["views"][0]["rows"][0];
-    assert_eq!(row["class"], "compute");
-    assert!((row["slowdown"].as_f64().unwrap() - 9.83).abs() < 0.005, "{row}");
+    // fp32 against the fp32 roof, and with the study's own reading against that of the tensor cores.
+    for (more, pipe, slowdown) in [(&[][..], "fp32", 1.40), (&["--roof", "tensor"][..], "fp16 tensor", 9.83)]
+    {
+        let data = json(&[&args[..], more].concat());
+        let row = &data["views"][0]["rows"][0];
+        assert_eq!(row["class"], "compute");
+        assert!((row["slowdown"].as_f64().unwrap() - slowdown).abs() < 0.005, "{row}");
+        assert!(row["flops_by_pipe"][pipe].as_f64().is_some(), "{row}");
+        assert!(data["conclusions"][0].as_str().unwrap().contains("1 compute-bound"), "{data}");
+    }
     assert!(std::fs::read_to_string(&chart).unwrap().contains("PT FP32 forward"));
 }
 
@@ -270,4 +276,27 @@ fn bad_questions_about_recordings_get_one_line() {
     let other = folder.path().join("other.json");
     std::fs::write(&other, "{}").unwrap();
     refused(&["roofline", &other.to_string_lossy()], "other.json");
+}
+
+#[test]
+fn autotuned_algorithms_are_never_slower_than_the_heuristics() {
+    let report = json(&["roofline", "resnet18", "--gpu", "h200", "--autotuning", "--json"]);
+    assert!(report["autotuned_over_heuristic"].as_f64().unwrap() <= 1.0, "{report}");
+    let layers = report["layers"].as_array().unwrap();
+    assert!(layers.len() > 20, "{}", layers.len());
+    for l in layers {
+        assert!(l["autotuned_us"].as_f64() <= l["heuristic_us"].as_f64(), "{l}");
+    }
+    let out = run(&["roofline", "resnet18", "--gpu", "titan-xp", "--autotuning"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("no choice of a library"), "{out:?}");
+}
+
+#[test]
+fn a_page_says_which_chart_it_opens_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.html");
+    job(&["--level", "l2", "-o", path.to_str().unwrap()]);
+    let page = std::fs::read_to_string(&path).unwrap();
+    assert!(page.contains("\"chart\":\"roofline\",\"level\":\"l2\""));
 }

@@ -146,8 +146,16 @@ impl Errors {
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
         let median = if n == 0 { f64::NAN } else { sorted[n / 2] };
-        println!("{what}: {n} rows, MAPE {:.2} %, median predicted/measured {median:.3}", self.mape());
+        println!(
+            "{what}: {n} rows, MAPE {:.2} %, GMAE {:.2} %, median predicted/measured {median:.3}",
+            self.mape(),
+            self.gmae()
+        );
         self.mape()
+    }
+
+    fn gmae(&self) -> f64 {
+        100.0 * preflop_core::delta::measured::Errors::of(&self.0).map_or(f64::NAN, |e| e.gmae)
     }
 }
 
@@ -213,6 +221,7 @@ fn measured_v100_convolutions() {
     volumes.line("V100, 3dconv kernels");
     assert!(plain.0.len() > 450, "only {} rows", plain.0.len());
     assert!(mape <= 12.0, "{mape:.2} %");
+    assert!(plain.gmae() <= 8.0, "{:.2} %", plain.gmae());
     assert!(with_floor <= 12.0, "{with_floor:.2} %");
 }
 
@@ -249,6 +258,9 @@ fn deepbench_is_reported() {
         }
         precomp.line(&format!("DeepBench {gpu}, IMPLICIT_PRECOMP_GEMM, Fig. 6 tile"));
         all.line(&format!("DeepBench {gpu}, with IMPLICIT_GEMM"));
+        if name.starts_with("v100") {
+            assert!(precomp.gmae() <= 8.0, "{:.2} %", precomp.gmae());
+        }
         assert!(precomp.0.len() > 20, "only {} rows on {gpu}", precomp.0.len());
     }
 }

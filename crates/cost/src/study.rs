@@ -299,7 +299,8 @@ const WEAK: &str = "p4000";
 const STRONG: &str = "v100-sxm2-16gb";
 
 /// The poster's statement on recurrent networks, asked of one that it does not have.
-pub const BEYOND_STATEMENT: &str = "RNN models don't scale well on GPUs: GNMT, which the poster does not have";
+pub const BEYOND_STATEMENT: &str =
+    "RNN models don't scale well on GPUs: GNMT, which the poster does not have";
 
 /// The poster's findings, tested on cells of its GPUs. A finding about a kind that is missing does not hold.
 pub fn findings(cells: &[Cell]) -> Vec<Finding> {

@@ -52,7 +52,9 @@ mod tests {
         // |1.1-1| = 0.1, |0.6-1| = 0.4: geometric mean 0.2, mean 0.25; mean ratio 0.85, deviation 0.25
         let e = Errors::of(&[1.1, 0.6]).unwrap();
         let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
-        assert!(close(e.gmae, 0.2) && close(e.mean_absolute_error, 0.25) && close(e.standard_deviation, 0.25));
+        assert!(
+            close(e.gmae, 0.2) && close(e.mean_absolute_error, 0.25) && close(e.standard_deviation, 0.25)
+        );
         // exp((ln 1.1 + ln 1/0.6)/2) = sqrt(1.1/0.6)
         assert!(close(e.mean_factor, (1.1_f64 / 0.6).sqrt()));
         // An exact row counts as 0.1 %: sqrt(0.001 * 0.1) = 0.01

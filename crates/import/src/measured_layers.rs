@@ -81,9 +81,7 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Measured>, String> {
 }
 
 fn row<'a>(cell: &impl Fn(&str) -> Option<&'a str>, line: u64) -> Result<Measured, String> {
-    let count = |column: &str| {
-        whole(column, cell(column).ok_or_else(|| format!("there is no `{column}`"))?)
-    };
+    let count = |column: &str| whole(column, cell(column).ok_or_else(|| format!("there is no `{column}`"))?);
     let pair = |column: &str, default: u64| -> Result<[u64; 2], String> {
         if let (Some(h), Some(w)) = (cell(&format!("{column}_h")), cell(&format!("{column}_w"))) {
             return Ok([whole(column, h)?, whole(column, w)?]);

@@ -15,7 +15,9 @@ const MOST_CALLS: u64 = 100_000;
 /// Is this the header of either form?
 pub fn is_header(line: &str) -> bool {
     let line = line.trim_start_matches('\u{feff}').replace('"', "");
-    line.starts_with("Start,Duration,") || line.starts_with("Type,Time(%),") || line.starts_with("Time(%),Time,")
+    line.starts_with("Start,Duration,")
+        || line.starts_with("Type,Time(%),")
+        || line.starts_with("Time(%),Time,")
 }
 
 /// Reads either form.
@@ -34,7 +36,12 @@ pub fn read(mut reader: impl Read, name: &str, meter: &mut Meter) -> Result<Prof
     let mut records = table.records();
     let units = match records.next() {
         Some(units) => units.map_err(of_csv)?,
-        None => return Err(ImportError::Truncated { file: name.to_string(), what: "it ends after its header".into() }),
+        None => {
+            return Err(ImportError::Truncated {
+                file: name.to_string(),
+                what: "it ends after its header".into(),
+            });
+        }
     };
     let columns = Columns { header: &header, units };
     let mut profile = Profile::new(name, Format::Nvprof);
@@ -136,8 +143,10 @@ impl Columns<'_> {
         let start = self.measured(record, "Start", nanoseconds)?.ok_or_else(|| row("a start"))?;
         let dur = self.measured(record, "Duration", nanoseconds)?.ok_or_else(|| row("a duration"))?;
         let side = |name: &str| self.number(record, name).map_or(1, |x| x.max(1.0) as u64);
-        let blocks = self.number(record, "Grid X").map_or(0, |_| side("Grid X") * side("Grid Y") * side("Grid Z"));
-        let threads = self.number(record, "Block X").map_or(0, |_| side("Block X") * side("Block Y") * side("Block Z"));
+        let blocks =
+            self.number(record, "Grid X").map_or(0, |_| side("Grid X") * side("Grid Y") * side("Grid Z"));
+        let threads =
+            self.number(record, "Block X").map_or(0, |_| side("Block X") * side("Block Y") * side("Block Z"));
         let shared = self.measured(record, "Static SMem", bytes)?.unwrap_or(0.0)
             + self.measured(record, "Dynamic SMem", bytes)?.unwrap_or(0.0);
         let moved = self.measured(record, "Size", bytes)?.unwrap_or(0.0);
@@ -164,7 +173,12 @@ impl Columns<'_> {
     }
 
     /// A row of the summary: as many events of the mean time, one after the other.
-    fn summary(&self, record: &csv::StringRecord, profile: &mut Profile, clock: &mut i64) -> Result<bool, Problem> {
+    fn summary(
+        &self,
+        record: &csv::StringRecord,
+        profile: &mut Profile,
+        clock: &mut i64,
+    ) -> Result<bool, Problem> {
         // Newer summaries list calls of the host too.
         if self.text(record, "Type").is_some_and(|t| t != "GPU activities") {
             return Ok(false);
@@ -223,7 +237,8 @@ fn kind_of(name: &str) -> (GpuKind, &str) {
         "[CUDA memcpy PtoP]" => (GpuKind::CopyPeer, name),
         "[CUDA memset]" => (GpuKind::Memset, name),
         _ => {
-            let number = |n: &str| n.ends_with(']') && n.trim_end_matches(']').bytes().all(|b| b.is_ascii_digit());
+            let number =
+                |n: &str| n.ends_with(']') && n.trim_end_matches(']').bytes().all(|b| b.is_ascii_digit());
             let kernel = name.rsplit_once(" [").filter(|(_, n)| number(n)).map_or(name, |(kernel, _)| kernel);
             (GpuKind::Kernel, kernel)
         }
@@ -252,7 +267,10 @@ s,us,,,,,,,,KB,B,MB,GB/s,,,,,,
         assert_eq!((copy.kind, copy.bytes), (GpuKind::CopyHost, 9_633_792));
         assert_eq!(p.names.text(kernel.name), "volta_scudnn_128x64_relu_interior_nn_v1");
         assert_eq!((kernel.start_ns, kernel.dur_ns), (250_100_000, 101_250));
-        assert_eq!((kernel.blocks, kernel.threads, kernel.registers, kernel.shared_bytes), (392, 256, 122, 16_384));
+        assert_eq!(
+            (kernel.blocks, kernel.threads, kernel.registers, kernel.shared_bytes),
+            (392, 256, 122, 16_384)
+        );
         assert_eq!(p.devices[0].name, "Tesla V100-SXM2-16GB");
     }
 

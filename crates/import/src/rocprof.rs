@@ -150,7 +150,11 @@ fn add(process: Process, profile: &mut Profile) {
     }
     let mut names: HashMap<u64, NameId> = HashMap::new();
     for symbol in process.kernel_symbols {
-        let name = if symbol.formatted_kernel_name.is_empty() { symbol.kernel_name } else { symbol.formatted_kernel_name };
+        let name = if symbol.formatted_kernel_name.is_empty() {
+            symbol.kernel_name
+        } else {
+            symbol.formatted_kernel_name
+        };
         names.insert(symbol.kernel_id, profile.names.add(name.trim_end_matches(".kd")));
     }
     let unknown = profile.names.add("(kernel without a symbol)");
@@ -251,7 +255,9 @@ mod tests {
     fn odd_files_get_one_line() {
         let cut = import_bytes(&FILE.as_bytes()[..400], "cut.json").unwrap_err().to_string();
         assert!(cut.contains("cut.json") && cut.contains("rocprofv3"), "{cut}");
-        let none = import_bytes(br#"{"rocprofiler-sdk-tool": [{"agents": []}]}"#, "none.json").unwrap_err().to_string();
+        let none = import_bytes(br#"{"rocprofiler-sdk-tool": [{"agents": []}]}"#, "none.json")
+            .unwrap_err()
+            .to_string();
         assert!(none.contains("--kernel-trace"), "{none}");
     }
 }

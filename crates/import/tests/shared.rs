@@ -284,7 +284,9 @@ fn published_throughput() {
             let p = trace(name);
             let a = Analysis::new(&p, &Choice::default()).unwrap();
             for row in rows.iter().filter(|r| r[4] == network && r[5] == precision) {
-                let Some((_, gpu)) = gpus.iter().find(|(published, _)| *published == row[1]) else { continue };
+                let Some((_, gpu)) = gpus.iter().find(|(published, _)| *published == row[1]) else {
+                    continue;
+                };
                 // FP32 means TF32 on Ampere.
                 if precision == "FP32" && gpu.starts_with("a100") {
                     continue;

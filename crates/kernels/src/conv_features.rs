@@ -127,11 +127,11 @@ impl Candidates {
         self.guesses.first()
     }
 
-    /// The tile of the likeliest implicit product, for its traffic. A plain product of 1x1 layers has a tile of its own
-    /// making, so none is told there; transforms (FFT, Winograd) have none.
+    /// The tile of the likeliest implicit product, for its traffic. Plain products of 1x1 layers and the
+    /// old implicit kernels do not tell theirs; where transforms (FFT, Winograd) are likelier, the next implicit product counts.
     pub fn implicit_tile(&self) -> Option<[f64; 3]> {
-        use ConvFamily::{Cutlass, Ffma, Gemm, Xmma80, Xmma90};
-        if self.top().is_some_and(|(g, ..)| g.variant.family == Gemm) {
+        use ConvFamily::{Cutlass, Ffma, Gemm, Sgemm, Xmma80, Xmma90};
+        if self.top().is_some_and(|(g, ..)| matches!(g.variant.family, Gemm | Sgemm)) {
             return None;
         }
         let implicit = |g: &&Guess| matches!(g.variant.family, Ffma | Xmma80 | Xmma90 | Cutlass);

@@ -10,11 +10,7 @@ use kuva::render::render::render_multiple;
 const COLORS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
 /// Boxes of named groups of ratios, with a line where both are equal.
-pub fn distribution(
-    title: &str,
-    y_label: &str,
-    groups: &[(String, Vec<f64>)],
-) -> Result<Chart, PlotError> {
+pub fn distribution(title: &str, y_label: &str, groups: &[(String, Vec<f64>)]) -> Result<Chart, PlotError> {
     let groups: Vec<_> = groups.iter().filter(|(_, values)| !values.is_empty()).collect();
     let most = groups.iter().flat_map(|(_, v)| v).copied().fold(1.0, f64::max);
     if groups.is_empty() || !most.is_finite() {

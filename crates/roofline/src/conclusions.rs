@@ -52,8 +52,15 @@ pub fn conclusions(groups: &[Group]) -> Vec<String> {
             .map(|class| format!("{} {}-bound", count(class), class.name()))
             .collect();
         let slow = median(rows.iter().filter_map(|r| r.bounds.slowdown(r.work.time)).collect());
-        let slow = slow.map_or(String::new(), |s| format!("; half of them take more than {s:.1}x their roof"));
-        lines.push(format!("{} {}: of {} kernels {}{slow}", g.runner, g.setting, rows.len(), bound.join(", ")));
+        let slow =
+            slow.map_or(String::new(), |s| format!("; half of them take more than {s:.1}x their roof"));
+        lines.push(format!(
+            "{} {}: of {} kernels {}{slow}",
+            g.runner,
+            g.setting,
+            rows.len(),
+            bound.join(", ")
+        ));
     }
     let mut settings: BTreeMap<&str, Vec<(&str, f64)>> = BTreeMap::new();
     for g in groups {

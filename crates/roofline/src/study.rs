@@ -15,6 +15,9 @@ pub const FP32: Pipe = Pipe { dtype: Dtype::Fp32, tensor: false };
 /// The V100 as the study measured it: HBM 828.8 GB/s, tensor cores 106.49 TFLOP/s, fp32 15.158 TFLOP/s, 4.2 us
 /// per launch (the study does not part device from host).
 pub fn machine() -> Machine {
+    // The study prints no bandwidth of the caches: the catalogue's V100 stands in.
+    let [_, l2, l1] =
+        preflop_gpu::catalog::find("v100-sxm2-16gb").map_or([None; 3], |gpu| Machine::of(&gpu).bandwidth);
     Machine {
         name: "v100-study".to_string(),
         title: "V100 as measured in arXiv 2009.04598".to_string(),
@@ -23,7 +26,7 @@ pub fn machine() -> Machine {
             Roof { pipe: FP16, rate: FlopsPerSecond::from_tflops(2.0 * 15.158) },
             Roof { pipe: FP32, rate: FlopsPerSecond::from_tflops(15.158) },
         ],
-        bandwidth: [Some(BytesPerSecond::from_gbs(828.8)), None, None],
+        bandwidth: [Some(BytesPerSecond::from_gbs(828.8)), l2, l1],
         device_overhead: Seconds::from_us(4.2),
         host_overhead: Seconds::from_us(4.2),
     }

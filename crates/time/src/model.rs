@@ -1,5 +1,6 @@
 //! The time model: closed form by kernel class, times a learned and bounded correction, with its interval.
 
+mod autotuning;
 mod convolution;
 mod draft;
 mod expert;
@@ -11,6 +12,7 @@ mod plain;
 mod plan;
 mod stream_time;
 
+pub use autotuning::Algorithm;
 pub use expert::plain_as_measured;
 pub use form::KernelForm;
 

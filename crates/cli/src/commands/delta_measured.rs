@@ -86,7 +86,7 @@ pub fn run(args: &DeltaArgs, output: &Output) -> anyhow::Result<()> {
     };
     args.draw_layers(|| {
         let line = |(i, name): (usize, &&str)| preflop_plot::Line {
-            name: name.to_uppercase().replace("TIME", "time"),
+            name: figure_name(name),
             points: (1..)
                 .zip(&report.layers)
                 .filter_map(|(x, r)| Some((f64::from(x), r.ratios()[i]?)))
@@ -103,12 +103,20 @@ pub fn run(args: &DeltaArgs, output: &Output) -> anyhow::Result<()> {
         .draw()
     })?;
     args.draw(|| {
-        let figures = FIGURES.iter().enumerate().map(|(i, name)| {
-            let ratios = report.layers.iter().filter_map(|r| r.ratios()[i]).collect();
-            (name.to_uppercase().replace("TIME", "time"), ratios)
-        });
+        let mut gpus: Vec<&str> = report.layers.iter().map(|r| r.gpu.as_str()).collect();
+        gpus.sort_unstable();
+        gpus.dedup();
+        // Several GPUs stand side by side by their times (Fig. 15a), one by its levels and its time.
+        let figures: Vec<(String, Vec<f64>)> = if gpus.len() > 1 {
+            let times =
+                |gpu: &str| report.layers.iter().filter(|r| r.gpu == gpu).filter_map(|r| r.time).collect();
+            gpus.iter().map(|gpu| ((*gpu).to_string(), times(gpu))).collect()
+        } else {
+            let ratios = |i: usize| report.layers.iter().filter_map(|r| r.ratios()[i]).collect();
+            FIGURES.iter().enumerate().map(|(i, name)| (figure_name(name), ratios(i))).collect()
+        };
         let title = format!("{}: predicted over measured", args.gpu);
-        preflop_plot::distribution(&title, "predicted over measured", &figures.collect::<Vec<_>>())
+        preflop_plot::distribution(&title, "predicted over measured", &figures)
     })?;
     if output.json { output::print_json(&report) } else { print(&report, output) }
 }
@@ -117,6 +125,11 @@ fn wanted(m: &Measured, args: &DeltaArgs) -> bool {
     m.dtype.as_deref().is_none_or(|d| short(d).eq_ignore_ascii_case(args.dtype.name()))
         && args.algorithm.as_deref().is_none_or(|a| m.algorithm.as_deref() == Some(a))
         && m.time_ms.is_none_or(|ms| ms >= args.at_least_ms)
+}
+
+/// For plots.
+fn figure_name(figure: &str) -> String {
+    if figure == "time" { figure.to_string() } else { figure.to_uppercase() }
 }
 
 /// PyTorch's names of formats in ours.

@@ -182,13 +182,7 @@ mod tests {
         assert!((s(2) / 3.4 - 1.0).abs() < 0.05, "option 2: paper 3.4x, here {:.2}x", s(2));
         assert!(s(3) <= 2.4 && s(4) <= 2.4, "options 3 and 4: {:.2}x, {:.2}x", s(3), s(4));
         assert!((s(5) / s(2) - 1.0).abs() < 0.10, "option 5 {:.2}x, option 2 {:.2}x", s(5), s(2));
-        assert!(
-            s(9) > s(8) && s(8) > s(7),
-            "options 7 to 9: {:.2}x, {:.2}x, {:.2}x",
-            s(7),
-            s(8),
-            s(9)
-        );
+        assert!(s(9) > s(8) && s(8) > s(7), "options 7 to 9: {:.2}x, {:.2}x, {:.2}x", s(7), s(8), s(9));
         // Options 3 and 4: what binds is DRAM and the SM's own resources, not arithmetic.
         assert_eq!(results[3].layers(Bottleneck::Mac), 0, "{:?}", results[3].bottlenecks);
         // Option 6: L2 bandwidth becomes a limiter.

@@ -54,10 +54,10 @@ fn copy(source: open::Source, out: &mut dyn Write) -> Result<Dropped, ImportErro
     match source.content {
         Content::Json(reader) => json::copy(reader, &source.name, out),
         Content::Csv(reader) => csv::copy(reader, &source.name, out, &mut meter),
+        // What these may hold besides kernels is not known well enough to promise a clean copy.
         Content::Nvprof(_) | Content::Rocprof(_) => Err(ImportError::NotAProfile {
             file: source.name,
-            what: "an nvprof or rocprofv3 recording: which of their fields are harmless is not known, so no clean copy is made"
-                .to_string(),
+            what: "a recording of nvprof or rocprofv3, of which no clean copy can be made".to_string(),
         }),
         #[cfg(feature = "nsys")]
         Content::Sqlite(database) => sqlite::copy(database, &source.name, out, &mut meter),

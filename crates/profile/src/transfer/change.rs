@@ -88,7 +88,13 @@ fn format(call: &OpCall, precision: Precision) -> Dtype {
     match precision {
         Precision::Fp32 if product => Dtype::Fp32,
         Precision::Tf32 if product => Dtype::Tf32,
-        Precision::Fp32 | Precision::Tf32 => if stays { call.dtype } else { Dtype::Fp32 },
+        Precision::Fp32 | Precision::Tf32 => {
+            if stays {
+                call.dtype
+            } else {
+                Dtype::Fp32
+            }
+        }
         Precision::Fp8 if matches!(call.op, Op::Gemm(_)) => Dtype::Fp8,
         _ if stays => call.dtype,
         Precision::Amp if matches!(call.op, Op::Rowwise(_)) => Dtype::Fp32,
@@ -144,7 +150,8 @@ mod tests {
 
     #[test]
     fn formats_follow_the_operator() {
-        let to = |precision, op| Change { precision: Some(precision), ..Change::default() }.call(&call(op)).dtype;
+        let to =
+            |precision, op| Change { precision: Some(precision), ..Change::default() }.call(&call(op)).dtype;
         let product = || Op::Gemm(Gemm::linear(64, 64, 64, false));
         assert_eq!(to(Precision::Amp, product()), Dtype::Bf16);
         assert_eq!(to(Precision::Tf32, product()), Dtype::Tf32);

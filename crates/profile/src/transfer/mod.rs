@@ -344,9 +344,11 @@ fn carry(
         Method::Mixed => group.family.kernels_vary() || in_one_wave(analysis, group, origin),
     };
     if by_ratio {
-        let found = group
-            .work
-            .and_then(|w| *ratios.entry((w, change.is_none())).or_insert_with(|| ratio(analysis, model, w, (origin, gpu), &change)));
+        let found = group.work.and_then(|w| {
+            *ratios
+                .entry((w, change.is_none()))
+                .or_insert_with(|| ratio(analysis, model, w, (origin, gpu), &change))
+        });
         if let Some((factor, width)) = found {
             return (group.time * factor, Way::Ratio, width);
         }

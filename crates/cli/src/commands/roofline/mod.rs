@@ -1,5 +1,6 @@
 //! `preflop roofline`: how far from the roofs each operator is, as a table, as data and as charts.
 
+mod autotuning;
 mod charts;
 pub mod job;
 pub mod page;
@@ -59,6 +60,10 @@ pub struct RooflineArgs {
     /// Redraw the V100 study (arXiv 2009.04598) from one of its tables: conv2d or lstm
     #[arg(long, value_names = ["KIND", "FILE"], num_args = 2, conflicts_with_all = ["model", "sweep"])]
     study: Option<Vec<String>>,
+
+    /// Compare, for each convolution, the algorithm of the library's heuristic with the fastest that an autotuner would find
+    #[arg(long, conflicts_with_all = ["study", "sweep", "output", "csv"])]
+    autotuning: bool,
 
     /// Rows to print; 0 prints all
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -150,6 +155,9 @@ impl SummaryExport {
 
 /// Collects, draws if asked, prints.
 pub fn run(args: &RooflineArgs, output: &Output) -> anyhow::Result<()> {
+    if let Some(model) = args.model.as_deref().filter(|_| args.autotuning) {
+        return autotuning::run(model, &args.job, output);
+    }
     let by = args.by.unwrap_or(if args.sweep.is_some() { By::Model } else { By::Operator });
     let (title, views) = match (&args.study, &args.model) {
         // The study held all FLOPs against the tensor cores: `--roof tensor`.

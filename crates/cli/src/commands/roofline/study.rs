@@ -108,7 +108,11 @@ fn entry(row: &Cells, own_reading: bool) -> Result<(String, Entry), String> {
     };
     let tensor = match optional(&["TC FLOPs"])? {
         Some(flops) => flops,
-        None => study.flops.0 * optional(&["tc_frac"])?.unwrap_or(1.0).min(1.0),
+        // A table that does not tell pipes: half precision is taken to use the tensor cores.
+        None => {
+            let half = text(row, &["Precision", "precision"]) != Some("FP32");
+            study.flops.0 * optional(&["tc_frac"])?.unwrap_or(if half { 1.0 } else { 0.0 }).min(1.0)
+        }
     };
     let half = optional(&["FP16 FLOPs"])?.unwrap_or(0.0);
     let kernel = StudyKernel {

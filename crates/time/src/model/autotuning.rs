@@ -1,0 +1,63 @@
+//! What an autotuner would find: the kernels that a library may run for a convolution, each with its time.
+
+use super::TimeModel;
+use preflop_gpu::Gpu;
+use preflop_ops::{Op, OpCall};
+use preflop_units::Seconds;
+use serde::Serialize;
+
+/// One way to run a convolution.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Algorithm {
+    /// Family of kernels and their tile, such as `ffma 256x64x8`.
+    pub name: String,
+    /// By its closed form, without what was learned of the library's own choice.
+    #[serde(skip)]
+    pub time: Seconds,
+    /// How likely the library's heuristic takes it, from 0 to 1.
+    pub likelihood: f64,
+}
+
+impl TimeModel {
+    /// The kernels that may run for a convolution, that of the heuristic first. Nothing for other calls, and where no choice was
+    /// learned: there the prediction is the fastest of the closed forms, which is the autotuner's answer already.
+    pub fn algorithms(&self, call: &OpCall, gpu: &Gpu) -> Vec<Algorithm> {
+        let Some(choice) = self.choice(call, gpu) else { return Vec::new() };
+        let product = choice.product().map(|g| {
+            let call = OpCall { op: Op::Gemm(g), ..call.clone() };
+            self.predict(&call, gpu).time.0
+        });
+        let candidates = self.candidates(&choice, product, &choice.here(gpu));
+        let ways = candidates.guesses.iter().filter(|(_, time, _)| time.is_finite() && *time > 0.0);
+        ways.map(|(guess, time, _)| {
+            let v = &guess.variant;
+            let tile = v.tile().map_or(String::new(), |[m, n, k]| format!(" {m}x{n}x{k}"));
+            Algorithm {
+                name: format!("{}{tile}", v.family.name()),
+                time: Seconds(*time),
+                likelihood: f64::from(guess.probability),
+            }
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use preflop_gpu::catalog;
+    use preflop_ops::{Conv, Gemm, Pass};
+    use preflop_units::dtype::Dtype;
+
+    #[test]
+    fn a_convolution_on_hopper_has_ways_and_a_product_none() {
+        let model = TimeModel::embedded();
+        let h200 = catalog::find("h200").unwrap();
+        let conv = Op::Conv(Conv::square(64, 256, 14, 256, 3, 1, 1));
+        let ways = model.algorithms(&OpCall { op: conv, pass: Pass::Fwd, dtype: Dtype::Fp32 }, &h200);
+        assert!(!ways.is_empty() && ways.windows(2).all(|w| w[0].likelihood >= w[1].likelihood), "{ways:?}");
+        assert!(ways.iter().all(|w| w.time > Seconds::ZERO));
+        let product = OpCall::fwd(Op::Gemm(Gemm::linear(64, 64, 64, false)), Dtype::Fp32);
+        assert!(model.algorithms(&product, &h200).is_empty());
+    }
+}
