@@ -6,11 +6,12 @@
     answers = preflop.ray.predict(ray.data.read_parquet("jobs/"))      # a dataset of answers
     answers.write_parquet("answers/")
 
-Every actor keeps the model loaded and takes one core. What a lost worker had under way is computed again elsewhere.
+Every worker process keeps the model loaded and takes one core. What a lost one had under way is computed again elsewhere.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import time
@@ -44,34 +45,24 @@ class Summary(dict[str, Any]):
     """What a sweep did: ``rows``, ``failed`` (rows with an error), ``parts``, ``seconds``, ``output``."""
 
 
-class _Predictor:
-    """Answers blocks of a dataset."""
-
-    def __init__(self, gpu: str | None, keep: Any, fixed: dict[str, Any]) -> None:
-        self._asked: dict[str, Any] = {"gpu": gpu, "keep": keep, **fixed}
-
-    def __call__(self, block: Any) -> Any:
-        # Ray gives each actor one core.
-        return predict_table(block, threads=1, **self._asked)
+def _predicted(block: Any, gpu: str | None, keep: Any, fixed: dict[str, Any]) -> Any:
+    """Answers a block of a dataset. Ray gives each task one core."""
+    return predict_table(block, gpu, keep=keep, threads=1, **fixed)
 
 
-class _Part:
-    """Computes parts of a study."""
-
-    def __init__(self, text: str, file: str, part_rows: int | None) -> None:
-        # Ray gives each actor one core.
-        self._sweep = _core.Sweep(text, file, part_rows, threads=1)
-
-    def __call__(self, block: Any) -> Any:
-        import pyarrow
-
-        numbers = block.column("part").to_pylist()
-        done = [self._sweep.part(number) for number in numbers]
-        return pyarrow.table({"part": pyarrow.array(numbers, pyarrow.int64()), "bytes": pyarrow.array(done, pyarrow.large_binary())})
+@functools.lru_cache(maxsize=1)
+def _study(text: str, file: str, part_rows: int | None) -> _core.Sweep:
+    """A study made ready, kept by the worker for all its parts. The time model is kept by the process."""
+    return _core.Sweep(text, file, part_rows, threads=1)
 
 
-# What dies with its node is started again, as often as it takes.
-_AGAIN: dict[str, Any] = {"max_restarts": -1, "max_task_retries": -1}
+def _parts(block: Any, *study: Any) -> Any:
+    """Computes parts of a study: Parquet files as bytes."""
+    import pyarrow
+
+    numbers = block.column("part").to_pylist()
+    done = [_study(*study).part(number) for number in numbers]
+    return pyarrow.table({"part": pyarrow.array(numbers, pyarrow.int64()), "bytes": pyarrow.array(done, pyarrow.large_binary())})
 
 
 def predict(
@@ -79,31 +70,28 @@ def predict(
     gpu: str | None = None,
     *,
     keep: bool | list[str] = True,
-    concurrency: Any = None,
+    concurrency: int | None = None,
     batch_size: int = 65536,
     **fixed: Any,
 ) -> ray.data.Dataset:
     """A dataset with an answer beside every row, as :func:`preflop.predict_table` gives it.
 
-    ``concurrency`` is the number of actors, each on one core (all of the cluster's where it is not given).
+    ``concurrency`` is the number of cores that work at once (all of the cluster's where it is not given).
     """
-    ray = _ray()
+    return _mapped(_ray(), dataset, _predicted, (gpu, keep, fixed), batch_size, concurrency)
+
+
+def _mapped(ray: Any, dataset: Any, function: Any, args: tuple[Any, ...], batch_size: int, concurrency: int | None) -> Any:
+    # Tasks, not actors: a task of a lost node moves to another, an actor waits for a core in its place, which a smaller cluster may never
+    # have again. Workers stay alive between tasks, and with them the model.
     return dataset.map_batches(
-        _Predictor,
-        fn_constructor_args=(gpu, keep, fixed),
+        function,
+        fn_args=args,
         batch_format="pyarrow",
         batch_size=batch_size,
         num_cpus=1,
-        concurrency=concurrency or _cores(ray),
-        **_AGAIN,
+        compute=ray.data.TaskPoolStrategy(size=concurrency),
     )
-
-
-def _cores(ray: Any) -> tuple[int, int]:
-    """From one actor to one for each core of the cluster, as Ray sees fit."""
-    if not ray.is_initialized():
-        ray.init()
-    return 1, max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
 def sweep(
@@ -114,7 +102,7 @@ def sweep(
     format: str | None = None,
     part_rows: int | None = None,
     restart: bool = False,
-    concurrency: Any = None,
+    concurrency: int | None = None,
 ) -> Summary:
     """Computes a study on a Ray cluster: the same bytes as ``preflop sweep`` on one machine, whatever the number of nodes.
 
@@ -144,7 +132,7 @@ def sweep(
     return Summary(rows=made.rows, failed=failed, parts=made.parts, seconds=time.monotonic() - start, output=str(output))
 
 
-def _compute(made: _core.Sweep, missing: list[int], args: tuple[Any, ...], address: str | None, concurrency: Any) -> None:
+def _compute(made: _core.Sweep, missing: list[int], args: tuple[Any, ...], address: str | None, concurrency: int | None) -> None:
     """Lets the cluster compute what is missing; keeps each part as it comes."""
     ray = _ray()
     import pyarrow
@@ -162,15 +150,7 @@ def _compute(made: _core.Sweep, missing: list[int], args: tuple[Any, ...], addre
         # Parts that wait to be kept do not pile up, and the order in which they come does not matter.
         context.execution_options.preserve_order = False
         numbers = ray.data.from_arrow([pyarrow.table({"part": pyarrow.array([n], pyarrow.int64())}) for n in missing])
-        parts = numbers.map_batches(
-            _Part,
-            fn_constructor_args=args,
-            batch_format="pyarrow",
-            batch_size=1,
-            num_cpus=1,
-            concurrency=concurrency or _cores(ray),
-            **_AGAIN,
-        )
+        parts = _mapped(ray, numbers, _parts, args, 1, concurrency)
         progress = _Progress(made.parts, made.parts - len(missing))
         for batch in parts.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=1):
             for number, data in zip(batch.column("part").to_pylist(), batch.column("bytes")):

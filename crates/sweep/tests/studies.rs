@@ -67,7 +67,7 @@ fn any_range_of_rows_is_what_it_is_in_the_whole() {
 fn a_latin_hypercube_meets_every_value_equally_often() {
     let batch = rows(
         "design = \"latin-hypercube\"\nsamples = 1000\n\
-         model = \"resnet18\"\ngpu = [\"h200\", \"a100\", \"t4\", \"v100\"]\n\
+         model = \"resnet18\"\ngpu.name = [\"h200\", \"a100\", \"t4\", \"v100\"]\n\
          batch = { from = 1, to = 1000 }\ngpu.l2_mib = { from = 1, to = 100, scale = \"log\" }\n",
     );
     let mut counts = std::collections::BTreeMap::new();
@@ -119,7 +119,7 @@ fn wrong_studies_name_the_key_the_line_and_what_it_may_be() {
     let job = "model = \"resnet18\"\ngpu = \"h200\"\n";
     for (text, parts) in [
         ("bacth = [1]\n", ["line 3", "unknown key `bacth`", "did you mean `batch`?"]),
-        ("gpu.dram_gb = 1\n", ["line 3", "gpu", "duplicate key"]),
+        ("gpu.dram_gb = 1\n", ["line 3", "dotted key", "GPUs are `gpu.name`"]),
         ("precision = [\"amp\", \"fp31\"]\n", ["line 3", "`precision` is `fp31`", "did you mean `fp32`"]),
         (
             "precision = [\n  \"amp\",\n  \"fp23\",\n]\n",

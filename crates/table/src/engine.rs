@@ -133,8 +133,13 @@ impl Engine {
             Kind::Operators => operators::is_column(name),
             Kind::Jobs => jobs::is_column(name),
         };
-        for field in schema.fields().iter().filter(|f| !known(f.name())) {
-            self.check_stranger(kind, field.name())?;
+        for field in schema.fields() {
+            if let Some(key) = field.name().strip_prefix("gpu.") {
+                let wrong = |problem| TableError::Column { column: field.name().clone(), problem };
+                changeable(key).map_err(wrong)?;
+            } else if !known(field.name()) {
+                check_stranger(kind, field.name())?;
+            }
         }
         for (name, value) in &question.fixed {
             if !known(name) {
@@ -165,19 +170,6 @@ impl Engine {
         }
         fields.extend(answer::fields(answers).into_iter().map(Arc::new));
         Ok(Arc::new(Schema::new(fields)))
-    }
-
-    /// A column that we do not know is carried along, unless it looks like one that we do.
-    fn check_stranger(&self, kind: Kind, name: &str) -> Result<(), TableError> {
-        if let Some(key) = name.strip_prefix("gpu.") {
-            changeable(key).map_err(|problem| TableError::Column { column: name.to_string(), problem })?;
-        }
-        let near = did_you_mean(name, names(kind).iter().copied().filter(|n| n.len() > 4));
-        if kind == Kind::Jobs && !near.is_empty() && !JOB_ANSWERS.contains(&name) {
-            let problem = format!("is not known{near} (a column that means nothing here needs another name)");
-            return Err(TableError::Column { column: name.to_string(), problem });
-        }
-        Ok(())
     }
 
     /// The answers to a batch.
@@ -238,6 +230,17 @@ pub(crate) fn changes(columns: &Columns) -> Vec<(&'static str, Column<'_>)> {
         .into_iter()
         .filter_map(|(key, column)| Some((changeable(key).ok()?, column)))
         .collect()
+}
+
+/// A column that we do not know is carried along, unless it looks like one that we do.
+fn check_stranger(kind: Kind, name: &str) -> Result<(), TableError> {
+    // Short names are close to many words.
+    let near = did_you_mean(name, names(kind).iter().copied().filter(|n| n.len() > 4));
+    if kind == Kind::Jobs && !near.is_empty() && !JOB_ANSWERS.contains(&name) {
+        let problem = format!("is not known{near} (a column that means nothing here needs another name)");
+        return Err(TableError::Column { column: name.to_string(), problem });
+    }
+    Ok(())
 }
 
 fn word(kind: Kind) -> &'static str {
