@@ -9,6 +9,7 @@ the wheel that `pip install .` builds. Prints one row of a table for each, and w
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -39,24 +40,36 @@ def built() -> Path:
     return max(folder.glob("preflop-*.whl"), key=lambda p: p.stat().st_mtime)
 
 
+def refused_programs() -> set[str]:
+    """The programs that the tests expect to be refused: the keys of `REFUSED`."""
+    tree = ast.parse((ROOT / "python/tests/test_programs.py").read_text())
+    tables = (n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "REFUSED")
+    return {key.value for table in tables for key in table.keys}
+
+
+def outcomes(report: str) -> dict[str, str]:
+    """What became of each program, from pytest's summary (`-rA`)."""
+    return {name: what for what, name in re.findall(r"^(PASSED|FAILED|ERROR) \S+::test_program\[([^\]]+)\]", report, re.MULTILINE)}
+
+
 def main() -> int:
     versions = sys.argv[1:] or VERSIONS
     wheel, failed = built(), 0
-    print("| PyTorch | programs that record and predict | refused in one line | failed |\n|---|---|---|---|")
+    print("| PyTorch | Python | programs that record and predict | refused in one line | failed |\n|---|---|---|---|---|")
     for version in versions:
         python = environment(version, wheel)
-        tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not libraries", "python/tests/test_programs.py", "--tb=line", "-rf"]
+        tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not libraries", "python/tests/test_programs.py", "--tb=line", "-rA"]
         run = subprocess.run([python, *tests], cwd=ROOT, capture_output=True, text=True, check=False)
-        counts = {what: int(n) for n, what in re.findall(r"(\d+) (passed|failed)", run.stdout)}
-        refused = 3
-        bad = counts.get("failed", 0)
-        failed += bad or (1 if not counts else 0)
-        # One test counts the programs themselves.
-        print(f"| {version} | {counts.get('passed', 0) - refused - 1} | {refused} | {bad} |", flush=True)
-        for line in run.stdout.splitlines():
-            if line.startswith("FAILED"):
-                print(f"  {line}", file=sys.stderr)
-        if not counts:
+        found = outcomes(run.stdout)
+        passed = {name for name, what in found.items() if what == "PASSED"}
+        refused, bad = passed & refused_programs(), len(found) - len(passed)
+        failed += bad or (1 if not found else 0)
+        here = f"{sys.version_info.major}.{sys.version_info.minor}"
+        print(f"| {version} | {here} | {len(passed - refused)} | {len(refused)} | {bad} |", flush=True)
+        for name, what in found.items():
+            if what != "PASSED":
+                print(f"  {name}: {what.lower()}", file=sys.stderr)
+        if not found:
             print(run.stdout[-2000:] + run.stderr[-2000:], file=sys.stderr)
     return 1 if failed else 0
 

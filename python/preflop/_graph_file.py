@@ -50,5 +50,6 @@ def document(session: Session, name: str, samples: int | None) -> dict[str, Any]
         "ops": last.ops,
         **({"replayed": True} if replayed else {}),
         "assumptions": list(session.assumptions.values()),
+        **({"notes": session.told()} if session.remarks else {}),
         **({"compile": compiled} if compiled else {}),
     }

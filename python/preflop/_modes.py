@@ -24,6 +24,9 @@ _IGNORED_NAMESPACES = ("prim", "prims", "profiler")
 _SET_UP = ("aten::_cudnn_rnn_flatten_weight",)
 
 
+#: Work that belongs on the GPU.
+_PRODUCTS = tuple(getattr(torch.ops.aten, name).default for name in ("mm", "addmm", "bmm", "baddbmm", "convolution"))
+
 #: Kinds of tensors that are no others in disguise.
 _PLAIN = (GpuTensor, torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", GpuTensor))
 
@@ -74,6 +77,8 @@ class Recorder(TorchDispatchMode):
         if not any_on_gpu(args) and not any_on_gpu(kwargs.values()):
             device = kwargs.get("device")
             if device is None or not (is_cuda(device) or (is_meta(device) and not session.meta_wanted)):
+                if session.modules and func in _PRODUCTS:
+                    session.remark(f"`{func._schema.name}` of `{session.modules[-1] or session.model_name}` ran on the CPU: its tensors were not on the GPU")
                 return func(*args, **kwargs)
         facts = self.known.get(func)
         if facts is None:

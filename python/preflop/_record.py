@@ -59,6 +59,8 @@ def recording(session: Session) -> Iterator[None]:
         session.module_calls += 1  # those of recomputation in backward too
         if torch.is_autocast_enabled("cuda"):
             session.autocast = DTYPES.get(torch.get_autocast_dtype("cuda"))
+        elif torch.is_autocast_enabled("cpu"):
+            session.remark('autocast of the CPU was on, which casts nothing on a GPU; `torch.autocast("cuda", ..)` does')
         try:
             return call(module, *args, **kwargs)
         finally:

@@ -121,6 +121,8 @@ class Prediction:
     #: The peak with context and reserve: what the card must have.
     needed_mib: float | None = None
     assumptions: tuple[Assumption, ...] = ()
+    #: What a reader should know about the recording: autocast of the CPU, work that was left there, what was not compiled.
+    notes: tuple[str, ...] = ()
     _answer: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -130,6 +132,7 @@ class Prediction:
         values["unmodelled"] = tuple(Unmodelled(**_known(Unmodelled, u)) for u in answer["unmodelled"])
         values["ops"] = tuple(Operator(**_known(Operator, o)) for o in answer["ops"])
         values["assumptions"] = assumptions
+        values["notes"] = tuple(n for n in answer.get("notes", ()) if not n.startswith("assumed for "))
         return cls(_answer=answer, **values)
 
     def to_dict(self) -> _answers.Prediction:
@@ -154,6 +157,7 @@ class Prediction:
         for a in self.assumptions[:3]:
             effect = "" if a.effect_ms is None else f", {digits(a.effect_ms)} ms follow from it"
             rows.append(["assumed", a.operator, f"{a.assumed} ({a.line}{effect})"])
+        rows += [["note", note, ""] for note in self.notes[:3]]
         return rows
 
     def plot(self, path: str | None = None) -> Any:

@@ -89,6 +89,8 @@ class Session(Moving):
         #: More than zero while the program itself asks for tensors of the meta device.
         self.meta_wanted = 0
         self.assumptions: dict[tuple[str, ...], dict[str, Any]] = {}
+        #: What a reader of the result should know, with the place where it was seen first and how often.
+        self.remarks: dict[str, list[Any]] = {}
         #: Sizes that the operator at hand took by assumption.
         self.just_assumed: dict[int, int] = {}
         self.asked: dict[str, int] = {}
@@ -304,6 +306,19 @@ class Session(Moving):
         entry["count"] += 1
         if size > 1:
             self.just_assumed[entry["id"]] = size
+
+    def remark(self, text: str) -> None:
+        """Something that a job on a GPU would not want; told once, with the line where it happened first."""
+        if self.silent:
+            return
+        if text in self.remarks:
+            self.remarks[text][1] += 1
+        else:
+            self.remarks[text] = [self.user_line(), 1]
+
+    def told(self) -> list[str]:
+        """The remarks in words."""
+        return [f"{text} (at {line}" + (f", {count} times)" if count > 1 else ")") for text, (line, count) in self.remarks.items()]
 
     def number(self, tensor: torch.Tensor, dtype: torch.dtype | None = None) -> Any:
         """A number is asked of a tensor on the GPU: the host waits for it."""

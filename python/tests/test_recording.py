@@ -161,6 +161,46 @@ def test_recorded_tensors_are_of_no_use_afterwards() -> None:
     assert "recorded tensor" in repr(x)
 
 
+def test_autocast_of_the_cpu_is_named() -> None:
+    model = torch.nn.Linear(8, 8)
+    with preflop.record() as graph, torch.autocast("cpu", torch.bfloat16):
+        model(torch.zeros(4, 8))
+    assert any("autocast of the CPU" in note and "test_recording.py:" in note for note in graph.document["notes"])
+    assert graph.predict("h100").notes == tuple(graph.document["notes"])
+
+
+def test_products_that_stay_on_the_cpu_are_named() -> None:
+    class Split(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.on_gpu = torch.nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            beside = torch.ones(8, 8) @ torch.ones(8, 8)
+            return self.on_gpu(x) + beside.sum()
+
+    with preflop.record() as graph:
+        Split()(torch.zeros(4, 8))
+    assert any("ran on the CPU" in note and "Split" in note for note in graph.document["notes"])
+    with preflop.record() as graph:
+        torch.nn.Linear(8, 8)(torch.zeros(4, 8))
+    assert "notes" not in graph.document
+
+
+def test_module_calls_of_recomputation_count() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+
+    def calls(again: bool) -> int:
+        with preflop.record() as graph:
+            x = torch.zeros(4, 8, requires_grad=True)
+            (checkpoint(model, x, use_reentrant=False) if again else model(x)).sum().backward()
+        return graph.document["module_calls"]
+
+    assert calls(True) == 2 * calls(False) == 6
+
+
 def test_versions_that_are_too_old_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_capture, "_OLDEST", (99, 0))
     with pytest.raises(preflop.CaptureError, match="too old to record"), preflop.record():

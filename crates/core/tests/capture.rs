@@ -2,6 +2,7 @@
 
 use preflop_core::capture::Capture;
 use preflop_core::model::{Mode, Precision};
+use preflop_core::ops::shape::describe;
 use preflop_core::ops::{Op, OptimizerKind};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
@@ -51,6 +52,63 @@ fn operators_host_work_and_memory() {
     let memory = fixed.iteration.memory;
     assert_eq!(memory.peak.0 - memory.workspace.0, 4.0 * 512.0 + 10_485_760.0);
     assert_eq!(memory.weights.0, 1024.0);
+}
+
+/// Operators of the table, each with what its sizes become.
+#[test]
+fn operators_of_the_table_have_their_sizes() {
+    let file = r#"{
+      "format": "preflop-capture", "version": 1, "name": "table", "samples": 1, "seq": null, "mode": "infer",
+      "autocast": null, "tf32_products": false, "tf32_convolutions": false, "parameters": 0,
+      "parameter_tensors": 0, "module_calls": 0, "first_op": 0,
+      "notes": ["autocast of the CPU was on"],
+      "assumptions": [{"id": 0, "operator": "nonzero", "module": "", "line": "a.py:3", "assumed": "half of them", "size": 4, "count": 2}],
+      "tensors": [
+        ["fp32", [8, 64], [64, 1], 0], ["int64", [8, 64], [64, 1], 1], ["int64", [20], [1], 2], ["fp32", [20, 64], [64, 1], 3],
+        ["fp32", [2, 3, 4, 6, 6], [432, 144, 36, 6, 1], 4], ["fp32", [5, 3, 3, 3, 3], [81, 27, 9, 3, 1], 5],
+        ["fp32", [2, 5, 4, 6, 6], [720, 144, 36, 6, 1], 6], ["fp32", [7, 9, 9], [81, 9, 1], 7], ["fp32", [8, 33], [33, 1], 8]
+      ],
+      "storages": [
+        [2048, "input", 0, null], [4096, "input", 0, null], [160, "input", 0, null], [5120, "input", 0, null], [3456, "input", 0, null],
+        [1620, "input", 0, null], [5760, "input", 0, null], [2268, "input", 0, null], [1056, "input", 0, null]
+      ],
+      "ops": [
+        {"op": "aten::sort", "phase": "forward", "module": "", "in": [{"t": 0}], "out": [0, 1]},
+        {"op": "aten::topk", "phase": "forward", "module": "", "in": [{"t": 0}, 3], "out": [0, 1]},
+        {"op": "aten::cumsum", "phase": "forward", "module": "", "in": [{"t": 0}, 0], "out": [0]},
+        {"op": "aten::_softmax", "phase": "forward", "module": "", "in": [{"t": 0}, 0, false], "out": [0]},
+        {"op": "aten::_softmax", "phase": "forward", "module": "", "in": [{"t": 0}, 1, false], "out": [0]},
+        {"op": "aten::max", "phase": "forward", "module": "", "in": [{"t": 0}, 1], "out": [0, 1]},
+        {"op": "aten::index", "phase": "forward", "module": "", "in": [{"t": 0}, [{"t": 2}]], "out": [3]},
+        {"op": "aten::index_add_", "phase": "forward", "module": "", "in": [{"t": 0}, 0, {"t": 2}, {"t": 3}], "out": [0]},
+        {"op": "aten::convolution", "phase": "forward", "module": "", "in": [{"t": 4}, {"t": 5}, null, [1, 1, 1], [1, 1, 1], [1, 1, 1], false, [0, 0, 0], 1], "out": [6]},
+        {"op": "aten::_linalg_svd", "phase": "forward", "module": "", "in": [{"t": 7}, true], "out": [7]},
+        {"op": "aten::_fft_r2c", "phase": "forward", "module": "", "in": [{"t": 0}, [1], 0, true], "out": [8]},
+        {"op": "aten::native_batch_norm", "phase": "forward", "module": "", "in": [{"t": 0}, null, null, null, null, true, 0.1, 1e-5], "out": [0]}
+      ]
+    }"#;
+    let fixed = Capture::parse(file.as_bytes()).unwrap().fixed();
+    let found: Vec<(&str, String)> =
+        fixed.iteration.steps.iter().map(|s| (s.call.name(), describe(&s.call))).collect();
+    let expected = [
+        ("sort", "rows 8, cols 64"),
+        ("topk", "rows 8, cols 64, k 3"),
+        ("cumsum", "rows 1, cols 8, width 64"),
+        ("softmax_inner", "rows 1, cols 8, width 64"),
+        ("softmax", "8x64"),
+        ("max_rows", "rows 8, cols 64"),
+        ("index_select", "v 8, d 64, n 20"),
+        ("index_add", "v 8, d 64, n 20"),
+        ("conv3d", "b 2, ci 3, co 5, area 144, n 144, k 27, groups 1"),
+        ("svd", "rows 7, n 9"),
+        ("fft_r2c", "rows 8, n 64"),
+        ("batchnorm_line", "b 8, c 64, area 1"),
+    ];
+    assert_eq!(found, expected.map(|(name, sizes)| (name, sizes.to_owned())));
+    assert_eq!(
+        fixed.notes,
+        ["autocast of the CPU was on", "assumed for `nonzero` at a.py:3, 2 times: half of them"]
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@
 
 use preflop_gpu::Gpu;
 use preflop_ops::{Listed, ListedKind as K, OpCall, Pass};
+use preflop_units::dtype::Dtype;
 
 /// Terms of the form.
 pub const TERMS: usize = 7;
@@ -96,7 +97,7 @@ const ONE_KERNEL_FFT: f64 = 32_768.0;
 
 /// The counts of a call.
 pub fn counts(o: &Listed, call: &OpCall) -> Counts {
-    let [a, b, c, d, f] = o.numbers();
+    let [a, b, c, d, f, ..] = o.numbers();
     let e = call.dtype.size();
     let backward = call.pass != Pass::Fwd;
     let base = Counts { launches: 1.0, blocks: 1.0, ..Counts::default() };
@@ -197,6 +198,16 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
             let blocks = if backward { inputs } else { results } / 256.0;
             let (launches, bytes) = (1.0 + extra, inputs * e + results * (e + INDEX));
             Counts { launches, bytes, work, chain: c, blocks, turn: c, ..base }
+        }
+        K::Conv3d | K::Conv3dLast | K::ConvTranspose3d => volume(o, call.pass, e),
+        K::BatchNormLine | K::BatchNormLineEval => {
+            let n = a * b * c;
+            let stored = o.kind == K::BatchNormLineEval;
+            let bytes = if stored { 2.0 + 2.0 * extra } else { 3.0 + 2.0 * extra } * n * e;
+            // Rows share blocks by 32 channels, lines have a block for each channel.
+            let (way, chain, blocks) =
+                if c == 1.0 { ("rows", (a / 64.0).max(1.0), b / 32.0) } else { ("lines", a * c / 512.0, b) };
+            Counts { way, launches: 3.0 - extra, bytes, work: n, chain, blocks, turn: chain, pieces: b }
         }
         K::PRelu => Counts { bytes: (2.0 + 2.0 * extra) * a * b * c * e, work: a * b * c, ..base },
         K::CtcLoss => {
@@ -370,6 +381,37 @@ fn transform(o: &Listed, e: f64) -> Counts {
     Counts { launches, bytes: 2.0 * n * e * launches, work: n * stages, chain: stages, turn: b, ..base }
 }
 
+/// A convolution over volumes as a product of `m` x `n` over `k`, in tiles of 128 x 64.
+fn volume(o: &Listed, pass: Pass, e: f64) -> Counts {
+    const TILE: [f64; 2] = [128.0, 64.0];
+    let [batch, ci, co, inputs, outputs, window, groups] = o.numbers();
+    let (narrow, wide) = (ci / groups, co / groups);
+    // A transposed convolution is the data gradient of a plain one, and the other way round.
+    let gathers = (pass == Pass::Dgrad) != (o.kind == K::ConvTranspose3d);
+    let [m, n, k] = match (pass, gathers) {
+        (Pass::Wgrad, _) => [wide, narrow * window, batch * outputs.min(inputs)],
+        (_, false) => [batch * outputs.min(inputs), if pass == Pass::Dgrad { narrow } else { wide }, if pass == Pass::Dgrad { wide } else { narrow } * window],
+        (_, true) => {
+            let (places, from) = (inputs.max(outputs), inputs.min(outputs));
+            let (results, sum) = if pass == Pass::Dgrad { (narrow, wide) } else { (wide, narrow) };
+            [batch * places, results, sum * (window * from / places).max(1.0)]
+        }
+    };
+    let tiles = (m / TILE[0]).ceil() * (n / TILE[1]).ceil() * groups;
+    let bytes = (batch * ci * inputs + batch * co * outputs + ci * co / groups * window) * e;
+    let (blocks, turn) = if pass == Pass::Wgrad { (1.0, 0.0) } else { (tiles, k) };
+    let way = if groups > 1.0 && narrow == 1.0 {
+        "depthwise"
+    } else if window == 1.0 {
+        "point"
+    } else {
+        ""
+    };
+    let work = tiles * TILE[0] * TILE[1] * k;
+    let (launches, chain) = (if pass == Pass::Fwd { 1.0 } else { 2.0 }, k);
+    Counts { way, launches, bytes, work, chain, blocks, turn, pieces: m * k * groups }
+}
+
 /// Lists of tensors: half of them small, the others of one size, as networks have them; `passes` kernels over all.
 fn over_lists(o: &Listed, passes: f64) -> Counts {
     let [n, parts, ..] = o.numbers();
@@ -395,10 +437,11 @@ fn over_lists(o: &Listed, passes: f64) -> Counts {
     }
 }
 
-/// The class whose constants hold: operator, pass, way, bytes of an element.
+/// The class whose constants hold: operator, pass, way, bytes of an element (or tf32, which other units compute).
 pub fn class(o: &Listed, call: &OpCall) -> String {
-    let counts = counts(o, call);
-    format!("{}/{}/{}/{}", o.kind.name(), call.pass.name(), counts.way, call.dtype.size())
+    let way = counts(o, call).way;
+    let start = format!("{}/{}/{way}", o.kind.name(), call.pass.name());
+    if call.dtype == Dtype::Tf32 { format!("{start}/tf32") } else { format!("{start}/{}", call.dtype.size()) }
 }
 
 /// Seconds of each term on a GPU, for constants of 1.
@@ -430,7 +473,6 @@ mod tests {
     use super::*;
     use preflop_gpu::{Resource, catalog};
     use preflop_ops::Op;
-    use preflop_units::dtype::Dtype;
 
     fn call(kind: K, sizes: &[u64], pass: Pass) -> (Listed, OpCall) {
         let op = Listed::new(kind, sizes);
@@ -441,7 +483,7 @@ mod tests {
     fn a_better_gpu_is_never_slower() {
         let gpu = catalog::find("h200").unwrap();
         for &kind in K::ALL {
-            for (sizes, pass) in [([7; 5], Pass::Fwd), ([300; 5], Pass::Bwd), ([5000; 5], Pass::Fwd)] {
+            for (sizes, pass) in [([7; 7], Pass::Fwd), ([300; 7], Pass::Bwd), ([300; 7], Pass::Wgrad), ([5000; 7], Pass::Fwd)] {
                 let (op, call) = call(kind, &sizes, pass);
                 let counts = counts(&op, &call);
                 let before = form(&GENERIC, &terms(&counts, &gpu));

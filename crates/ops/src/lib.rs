@@ -27,7 +27,7 @@ pub use elementwise::{Elementwise, ElementwiseKind, Pairing};
 pub use fused::{Fused, FusedForm, FusedTraits};
 pub use gemm::{Gemm, GemmKind, Layout};
 pub use indexing::{CrossEntropy, Embedding};
-pub use listed::{Listed, ListedKind};
+pub use listed::{Listed, ListedKind, Phases};
 pub use movement::{Movement, MovementKind};
 pub use optimizer::{Optimizer, OptimizerKind};
 pub use rnn::{Rnn, RnnKind};

@@ -7,8 +7,39 @@ use super::{Pass, Traffic};
 use preflop_units::{Bytes, Flops};
 use serde::{Deserialize, Serialize};
 
+/// Directions in which an operator is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phases {
+    /// Forward; what backward does are other operators.
+    Forward,
+    /// Forward and backward.
+    Both,
+    /// Forward, and a gradient each for data and weights.
+    Gradients,
+}
+
+impl Phases {
+    /// Is this one of them?
+    pub fn has(self, pass: Pass) -> bool {
+        match pass {
+            Pass::Fwd => true,
+            Pass::Bwd => self == Self::Both,
+            Pass::Dgrad | Pass::Wgrad => self == Self::Gradients,
+        }
+    }
+
+    /// Their names in operator files.
+    pub fn names(self) -> &'static str {
+        match self {
+            Self::Forward => "fwd",
+            Self::Both => "fwd, bwd",
+            Self::Gradients => "fwd, dgrad, wgrad",
+        }
+    }
+}
+
 macro_rules! listed {
-    ($($kind:ident, $name:literal, [$($key:literal),+], $backward:literal, $says:literal;)*) => {
+    ($($kind:ident, $name:literal, [$($key:literal),+], $phases:ident, $says:literal;)*) => {
         /// Which operator.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
@@ -35,81 +66,86 @@ macro_rules! listed {
                 match self { $(Self::$kind => &[$($key),+],)* }
             }
 
-            /// Has it a backward of its own?
-            pub fn has_backward(self) -> bool {
-                match self { $(Self::$kind => $backward,)* }
+            /// The directions it has.
+            pub fn phases(self) -> Phases {
+                match self { $(Self::$kind => Phases::$phases,)* }
             }
         }
     };
 }
 
 listed! {
-    Sort, "sort", ["rows", "cols"], false, "Rows sorted, with the places that values came from.";
-    TopK, "topk", ["rows", "cols", "k"], false, "The largest values of each row.";
-    KthValue, "kthvalue", ["rows", "cols"], false, "The value of each row that has so many below it: medians.";
-    CumSum, "cumsum", ["rows", "cols", "width"], false, "Running sums of `cols` values that lie `width` apart.";
-    CumMax, "cummax", ["rows", "cols"], false, "Running maxima with their places, or running log-sums.";
-    SumInner, "sum_inner", ["rows", "cols", "width"], false, "Sums of `cols` values that lie `width` apart.";
-    MaxInner, "max_inner", ["rows", "cols", "width"], false, "Maxima of such values with their places, or the places alone.";
-    SoftmaxInner, "softmax_inner", ["rows", "cols", "width"], true, "Softmax over such values.";
-    LogSoftmaxInner, "log_softmax_inner", ["rows", "cols", "width"], true, "Log-softmax over such values.";
-    MaxRows, "max_rows", ["rows", "cols"], false, "Maxima of rows with their places.";
-    LogSumExp, "logsumexp", ["rows", "cols"], false, "Logarithm of the sum of exponentials of rows.";
-    VarMean, "var_mean", ["rows", "cols"], false, "Variance and mean of rows.";
-    ScatterAdd, "scatter_add", ["v", "d", "n"], false, "`n` rows of `d` added one element at a time to a table of `v`.";
-    IndexAdd, "index_add", ["v", "d", "n"], false, "Whole rows added to a table.";
-    Scatter, "scatter", ["v", "d", "n"], false, "Elements written into a table.";
-    IndexPut, "index_put", ["v", "d", "n"], false, "Rows written into a table.";
-    IndexPutAdd, "index_put_add", ["v", "d", "n"], false, "Rows added to a table after sorting their places: gradients of indexing.";
-    IndexSelect, "index_select", ["v", "d", "n"], false, "Rows picked from a table.";
-    GatherDim, "gather_dim", ["v", "d", "n"], false, "Elements picked from a table, one index each.";
-    GatherRows, "gather_rows", ["rows", "cols", "k"], false, "`k` elements picked from each row.";
-    EmbeddingBag, "embedding_bag", ["v", "d", "n", "k"], true, "`n` bags, each the sum of `k` rows of a table.";
-    NonZero, "nonzero", ["n"], false, "Places of the flags that are set.";
-    MaskedSelect, "masked_select", ["n"], false, "Values whose flag is set.";
-    Unique, "unique", ["n"], false, "Distinct values.";
-    BinCount, "bincount", ["n", "v"], false, "How often each of `v` numbers occurs.";
-    SearchSorted, "searchsorted", ["n", "v"], false, "Where `n` values belong among `v` sorted ones.";
-    RandPerm, "randperm", ["n"], false, "A random order.";
-    Multinomial, "multinomial", ["rows", "cols"], false, "One draw from the weights of each row.";
-    FftC2c, "fft_c2c", ["rows", "n"], false, "Fourier transforms of complex rows.";
-    FftR2c, "fft_r2c", ["rows", "n"], false, "Fourier transforms of real rows.";
-    FftC2r, "fft_c2r", ["rows", "n"], false, "Inverse transforms to real rows.";
-    Fft2C2c, "fft2_c2c", ["rows", "h", "w"], false, "Fourier transforms of complex planes.";
-    Fft2R2c, "fft2_r2c", ["rows", "h", "w"], false, "Fourier transforms of real planes.";
-    GridSample, "grid_sample", ["b", "c", "area", "n"], true, "`n` places of each map sampled from its `area`, bilinear.";
-    GridSampleNearest, "grid_sample_nearest", ["b", "c", "area", "n"], true, "The same from the nearest place.";
-    Resize3d, "interpolate3d", ["rows", "area", "n"], true, "Volumes resized from `area` to `n` places, trilinear.";
-    Resize3dNearest, "interpolate3d_nearest", ["rows", "area", "n"], true, "The same from the nearest place.";
-    Unfold, "unfold", ["b", "c", "area", "k", "n"], false, "Windows of `k` places at `n` positions of each map copied out, image by image.";
-    Fold, "fold", ["b", "c", "area", "k", "n"], false, "Windows added back into maps.";
-    ReflectionPad, "reflection_pad", ["rows", "area", "n"], true, "Maps of `area` grown to `n` places by reflection.";
-    MaxPool3d, "maxpool3d", ["rows", "area", "k", "n"], true, "Maxima over windows of volumes, with their places.";
-    AvgPool3d, "avgpool3d", ["rows", "area", "k", "n"], true, "Means over windows of volumes.";
-    PRelu, "prelu", ["b", "c", "area"], true, "A rectifier with a learned slope by channel.";
-    CrossEntropy2d, "cross_entropy2d", ["b", "v", "area"], true, "Cross-entropy at every place of a map.";
-    CtcLoss, "ctc_loss", ["b", "s", "v", "l"], true, "Alignment loss of `s` steps with targets of `l`.";
-    CDist, "cdist", ["b", "m", "n", "d"], false, "Distances of all pairs of points.";
-    WeightNorm, "weight_norm", ["rows", "cols"], true, "Rows of a weight scaled to a length.";
-    LstmCell, "lstm_cell", ["b", "hidden"], true, "Gates of one LSTM step, without its products.";
-    GruCell, "gru_cell", ["b", "hidden"], true, "Gates of one GRU step, without its products.";
-    Cholesky, "cholesky", ["rows", "n"], false, "Cholesky factors of matrices.";
-    Solve, "solve", ["rows", "n", "k"], false, "Linear systems with `k` right-hand sides.";
-    Inverse, "inv", ["rows", "n"], false, "Inverse matrices.";
-    Qr, "qr", ["rows", "n"], false, "QR factors.";
-    Eigh, "eigh", ["rows", "n"], false, "Eigenvalues and vectors of symmetric matrices.";
-    Svd, "svd", ["rows", "n"], false, "Singular values and vectors.";
-    SolveTriangular, "solve_triangular", ["rows", "n", "k"], false, "Triangular systems.";
-    SgdFused, "sgd_fused", ["n", "parts"], false, "SGD with momentum in one kernel over `parts` tensors of `n` elements in all.";
-    RmspropForeach, "rmsprop_foreach", ["n", "parts"], false, "RMSprop over lists of tensors.";
-    AdagradForeach, "adagrad_foreach", ["n", "parts"], false, "Adagrad over lists of tensors.";
-    AmsgradForeach, "amsgrad_foreach", ["n", "parts"], false, "Adam with running maxima over lists of tensors.";
-    ForeachMul, "foreach_mul", ["n", "parts"], false, "Many tensors scaled in place.";
-    ForeachNorm, "foreach_norm", ["n", "parts"], false, "Lengths of many tensors: clipping of gradients.";
+    Sort, "sort", ["rows", "cols"], Forward, "Rows sorted, with the places that values came from.";
+    TopK, "topk", ["rows", "cols", "k"], Forward, "The largest values of each row.";
+    KthValue, "kthvalue", ["rows", "cols"], Forward, "The value of each row that has so many below it: medians.";
+    CumSum, "cumsum", ["rows", "cols", "width"], Forward, "Running sums of `cols` values that lie `width` apart.";
+    CumMax, "cummax", ["rows", "cols"], Forward, "Running maxima with their places, or running log-sums.";
+    SumInner, "sum_inner", ["rows", "cols", "width"], Forward, "Sums of `cols` values that lie `width` apart.";
+    MaxInner, "max_inner", ["rows", "cols", "width"], Forward, "Maxima of such values with their places, or the places alone.";
+    SoftmaxInner, "softmax_inner", ["rows", "cols", "width"], Both, "Softmax over such values.";
+    LogSoftmaxInner, "log_softmax_inner", ["rows", "cols", "width"], Both, "Log-softmax over such values.";
+    MaxRows, "max_rows", ["rows", "cols"], Forward, "Maxima of rows with their places.";
+    LogSumExp, "logsumexp", ["rows", "cols"], Forward, "Logarithm of the sum of exponentials of rows.";
+    VarMean, "var_mean", ["rows", "cols"], Forward, "Variance and mean of rows.";
+    ScatterAdd, "scatter_add", ["v", "d", "n"], Forward, "`n` rows of `d` added one element at a time to a table of `v`.";
+    IndexAdd, "index_add", ["v", "d", "n"], Forward, "Whole rows added to a table.";
+    Scatter, "scatter", ["v", "d", "n"], Forward, "Elements written into a table.";
+    IndexPut, "index_put", ["v", "d", "n"], Forward, "Rows written into a table.";
+    IndexPutAdd, "index_put_add", ["v", "d", "n"], Forward, "Rows added to a table after sorting their places: gradients of indexing.";
+    IndexSelect, "index_select", ["v", "d", "n"], Forward, "Rows picked from a table.";
+    GatherDim, "gather_dim", ["v", "d", "n"], Forward, "Elements picked from a table, one index each.";
+    GatherRows, "gather_rows", ["rows", "cols", "k"], Forward, "`k` elements picked from each row.";
+    EmbeddingBag, "embedding_bag", ["v", "d", "n", "k"], Both, "`n` bags, each the sum of `k` rows of a table.";
+    NonZero, "nonzero", ["n"], Forward, "Places of the flags that are set.";
+    MaskedSelect, "masked_select", ["n"], Forward, "Values whose flag is set.";
+    Unique, "unique", ["n"], Forward, "Distinct values.";
+    BinCount, "bincount", ["n", "v"], Forward, "How often each of `v` numbers occurs.";
+    SearchSorted, "searchsorted", ["n", "v"], Forward, "Where `n` values belong among `v` sorted ones.";
+    RandPerm, "randperm", ["n"], Forward, "A random order.";
+    Multinomial, "multinomial", ["rows", "cols"], Forward, "One draw from the weights of each row.";
+    FftC2c, "fft_c2c", ["rows", "n"], Forward, "Fourier transforms of complex rows.";
+    FftR2c, "fft_r2c", ["rows", "n"], Forward, "Fourier transforms of real rows.";
+    FftC2r, "fft_c2r", ["rows", "n"], Forward, "Inverse transforms to real rows.";
+    Fft2C2c, "fft2_c2c", ["rows", "h", "w"], Forward, "Fourier transforms of complex planes.";
+    Fft2R2c, "fft2_r2c", ["rows", "h", "w"], Forward, "Fourier transforms of real planes.";
+    GridSample, "grid_sample", ["b", "c", "area", "n"], Both, "`n` places of each map sampled from its `area`, bilinear.";
+    GridSampleNearest, "grid_sample_nearest", ["b", "c", "area", "n"], Both, "The same from the nearest place.";
+    Resize3d, "interpolate3d", ["rows", "area", "n"], Both, "Volumes resized from `area` to `n` places, trilinear.";
+    Resize3dNearest, "interpolate3d_nearest", ["rows", "area", "n"], Both, "The same from the nearest place.";
+    Unfold, "unfold", ["b", "c", "area", "k", "n"], Forward, "Windows of `k` places at `n` positions of each map copied out, image by image.";
+    Fold, "fold", ["b", "c", "area", "k", "n"], Forward, "Windows added back into maps.";
+    ReflectionPad, "reflection_pad", ["rows", "area", "n"], Both, "Maps of `area` grown to `n` places by reflection.";
+    MaxPool3d, "maxpool3d", ["rows", "area", "k", "n"], Both, "Maxima over windows of volumes, with their places.";
+    AvgPool3d, "avgpool3d", ["rows", "area", "k", "n"], Both, "Means over windows of volumes.";
+    Conv3d, "conv3d", ["b", "ci", "co", "area", "n", "k", "groups"], Gradients, "Convolutions over volumes of `area` places to `n`, with filters of `k`.";
+    Conv3dLast, "conv3d_last", ["b", "ci", "co", "area", "n", "k", "groups"], Gradients, "The same with channels last in memory.";
+    ConvTranspose3d, "conv_transpose3d", ["b", "ci", "co", "area", "n", "k", "groups"], Gradients, "Transposed convolutions over volumes.";
+    BatchNormLine, "batchnorm_line", ["b", "c", "area"], Both, "Batch norm of rows (`area` 1) or lines with batch statistics.";
+    BatchNormLineEval, "batchnorm_line_eval", ["b", "c", "area"], Both, "The same with stored statistics.";
+    PRelu, "prelu", ["b", "c", "area"], Both, "A rectifier with a learned slope by channel.";
+    CrossEntropy2d, "cross_entropy2d", ["b", "v", "area"], Both, "Cross-entropy at every place of a map.";
+    CtcLoss, "ctc_loss", ["b", "s", "v", "l"], Both, "Alignment loss of `s` steps with targets of `l`.";
+    CDist, "cdist", ["b", "m", "n", "d"], Forward, "Distances of all pairs of points.";
+    WeightNorm, "weight_norm", ["rows", "cols"], Both, "Rows of a weight scaled to a length.";
+    LstmCell, "lstm_cell", ["b", "hidden"], Both, "Gates of one LSTM step, without its products.";
+    GruCell, "gru_cell", ["b", "hidden"], Both, "Gates of one GRU step, without its products.";
+    Cholesky, "cholesky", ["rows", "n"], Forward, "Cholesky factors of matrices.";
+    Solve, "solve", ["rows", "n", "k"], Forward, "Linear systems with `k` right-hand sides.";
+    Inverse, "inv", ["rows", "n"], Forward, "Inverse matrices.";
+    Qr, "qr", ["rows", "n"], Forward, "QR factors.";
+    Eigh, "eigh", ["rows", "n"], Forward, "Eigenvalues and vectors of symmetric matrices.";
+    Svd, "svd", ["rows", "n"], Forward, "Singular values and vectors.";
+    SolveTriangular, "solve_triangular", ["rows", "n", "k"], Forward, "Triangular systems.";
+    SgdFused, "sgd_fused", ["n", "parts"], Forward, "SGD with momentum in one kernel over `parts` tensors of `n` elements in all.";
+    RmspropForeach, "rmsprop_foreach", ["n", "parts"], Forward, "RMSprop over lists of tensors.";
+    AdagradForeach, "adagrad_foreach", ["n", "parts"], Forward, "Adagrad over lists of tensors.";
+    AmsgradForeach, "amsgrad_foreach", ["n", "parts"], Forward, "Adam with running maxima over lists of tensors.";
+    ForeachMul, "foreach_mul", ["n", "parts"], Forward, "Many tensors scaled in place.";
+    ForeachNorm, "foreach_norm", ["n", "parts"], Forward, "Lengths of many tensors: clipping of gradients.";
 }
 
 /// Sizes that one operator has at most.
-pub const SIZES: usize = 5;
+pub const SIZES: usize = 7;
 
 /// An operator of the table with its sizes, in the order of its keys; 1 beyond them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -141,7 +177,7 @@ impl Listed {
     /// Floating-point operations of its definition: one a value and pass, five for each stage of a transform, the textbook's count for solvers.
     pub fn flops(&self, pass: Pass) -> Flops {
         use ListedKind as K;
-        let [a, b, c, d, f] = self.numbers();
+        let [a, b, c, d, f, g, h] = self.numbers();
         let forward = match self.kind {
             // Orders, copies and look-ups compute nothing.
             K::Sort
@@ -187,19 +223,23 @@ impl Listed {
             K::Eigh => 9.0 * a * b * b * b,
             K::Svd => 21.0 * a * b * b * b,
             K::SolveTriangular => a * b * b * c,
+            K::Conv3d | K::Conv3dLast => 2.0 * a * b * c / h * f * g,
+            K::ConvTranspose3d => 2.0 * a * b * c / h * d * g,
+            K::BatchNormLine => 7.0 * a * b * c,
+            K::BatchNormLineEval => 2.0 * a * b * c,
             K::ForeachMul => a,
             K::ForeachNorm => 2.0 * a,
             K::SgdFused => 4.0 * a,
             K::RmspropForeach | K::AdagradForeach => 7.0 * a,
             K::AmsgradForeach => 13.0 * a,
         };
-        Flops(if pass == Pass::Fwd { forward } else { 1.5 * forward })
+        Flops(if pass == Pass::Bwd { 1.5 * forward } else { forward })
     }
 
     /// Every input read once, every result written once. Picked elements count, not the table that they are picked from.
     pub fn traffic(&self, pass: Pass, e: f64) -> Traffic {
         use ListedKind as K;
-        let [a, b, c, d, f] = self.numbers();
+        let [a, b, c, d, f, g, h] = self.numbers();
         let backward = pass != Pass::Fwd;
         let passes = if backward { 2.0 } else { 1.0 };
         let (read, written) = match self.kind {
@@ -208,10 +248,12 @@ impl Listed {
             K::KthValue | K::MaxRows => (a * b * e, a * (e + INDEX)),
             K::VarMean | K::LogSumExp => (a * b * e, 2.0 * a * e),
             K::Multinomial => (a * b * e, a * INDEX),
-            K::CumSum => (a * b * c * e, a * b * c * e),
+            K::CumSum | K::Fft2R2c => (a * b * c * e, a * b * c * e),
             K::SumInner => (a * b * c * e, a * c * e),
             K::MaxInner => (a * b * c * e, a * c * (e + INDEX)),
-            K::SoftmaxInner | K::LogSoftmaxInner => (passes * a * b * c * e, a * b * c * e),
+            K::SoftmaxInner | K::LogSoftmaxInner | K::BatchNormLine | K::BatchNormLineEval => {
+                (passes * a * b * c * e, a * b * c * e)
+            }
             K::PRelu => (passes * a * b * c * e, passes * a * b * c * e),
             K::CrossEntropy2d => (passes * a * b * c * e + a * c * INDEX, passes * a * b * c * e),
             // Rows of the table that are touched are read and written with what is added.
@@ -233,7 +275,6 @@ impl Listed {
             K::FftC2c => (2.0 * a * b * e, 2.0 * a * b * e),
             K::FftR2c | K::FftC2r => (a * b * e, a * b * e),
             K::Fft2C2c => (2.0 * a * b * c * e, 2.0 * a * b * c * e),
-            K::Fft2R2c => (a * b * c * e, a * b * c * e),
             K::GridSample | K::GridSampleNearest => {
                 let (maps, results, grid) = (a * b * c * e, a * b * d * e, 2.0 * a * d * e);
                 if backward { (maps + results + grid, maps + grid) } else { (maps.min(4.0 * results) + grid, results) }
@@ -258,6 +299,14 @@ impl Listed {
             K::Cholesky | K::Inverse => (a * b * b * e, a * b * b * e),
             K::Qr | K::Eigh | K::Svd => (a * b * b * e, 2.0 * a * b * b * e),
             K::Solve | K::SolveTriangular => (a * b * (b + c) * e, a * b * c * e),
+            K::Conv3d | K::Conv3dLast | K::ConvTranspose3d => {
+                let (input, output, filter) = (a * b * d * e, a * c * f * e, b * c / h * g * e);
+                match pass {
+                    Pass::Dgrad => (output + filter, input),
+                    Pass::Wgrad => (output + input, filter),
+                    _ => (input + filter, output),
+                }
+            }
             // Optimizers work in fp32.
             K::ForeachMul => (4.0 * a, 4.0 * a),
             K::ForeachNorm => (4.0 * a, 4.0 * b),
@@ -291,7 +340,10 @@ mod tests {
     fn every_kind_moves_bytes_and_grows() {
         for &kind in ListedKind::ALL {
             assert!(kind.keys().len() <= SIZES, "{}", kind.name());
-            for pass in [Pass::Fwd, Pass::Bwd] {
+            for pass in [Pass::Fwd, Pass::Bwd, Pass::Dgrad, Pass::Wgrad] {
+                if !kind.phases().has(pass) {
+                    continue;
+                }
                 let small = Listed::new(kind, &[4; SIZES]).traffic(pass, 4.0).total().0;
                 let large = Listed::new(kind, &[8; SIZES]).traffic(pass, 4.0).total().0;
                 assert!(small > 0.0 && large > small, "{}", kind.name());

@@ -204,9 +204,8 @@ fn call(op: &str, phase: &str, dtype: &str, shape: Shape) -> Result<OpCall, RowE
         (Op::Gemm(_) | Op::Movement(_) | Op::Optimizer(_) | Op::Elementwise(_) | Op::Nms(_), _) => {
             return Err(bad_phase(op, phase, "fwd"));
         }
-        (Op::Listed(o), given) if !o.kind.has_backward() && given != Some(Pass::Fwd) => {
-            return Err(bad_phase(op, phase, "fwd"));
-        }
+        (Op::Listed(o), Some(p)) if o.kind.phases().has(p) => p,
+        (Op::Listed(o), _) => return Err(bad_phase(op, phase, o.kind.phases().names())),
         (_, Some(p @ (Pass::Fwd | Pass::Bwd))) => p,
         (_, _) => return Err(bad_phase(op, phase, "fwd, bwd")),
     };

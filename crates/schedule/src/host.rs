@@ -82,7 +82,7 @@ impl HostModel {
     /// The same host as real jobs find it, on a machine that takes `factor` times as long as that of the measurements.
     #[must_use]
     pub fn in_real_jobs(self, factor: f64) -> Self {
-        let fitted = Level::fitted();
+        let fitted = RealJobs::fitted();
         Self { level: factor * fitted.level, start: factor * fitted.start_ms * 1e-3, ..self }
     }
 
@@ -120,12 +120,12 @@ impl HostModel {
 
 /// Factors of the host's time between which 90 % of measurements lie.
 pub fn spread(iteration: &Iteration) -> [f64; 2] {
-    let spread = &Level::fitted().spread;
+    let spread = &RealJobs::fitted().spread;
     if iteration.host.backward_ops > 0 { spread.train } else { spread.infer }
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-struct Level {
+struct RealJobs {
     level: f64,
     start_ms: f64,
     spread: Spread,
@@ -144,9 +144,9 @@ struct Reference {
     module_call_us: f64,
 }
 
-impl Level {
+impl RealJobs {
     fn fitted() -> &'static Self {
-        static READ: OnceLock<Level> = OnceLock::new();
+        static READ: OnceLock<RealJobs> = OnceLock::new();
         READ.get_or_init(|| {
             // A test reads the file, so what ships can be read.
             toml::from_str(FITTED).unwrap_or(Self {
@@ -220,7 +220,7 @@ impl Probe {
 
     /// How much longer this host takes than that of the measurements.
     pub fn factor(&self) -> f64 {
-        let r = &Level::fitted().reference;
+        let r = &RealJobs::fitted().reference;
         (self.operator_us + self.module_call_us) / (r.operator_us + r.module_call_us)
     }
 }
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_host_twice_as_slow_takes_twice_as_long() {
-        let r = &toml::from_str::<Level>(FITTED).unwrap().reference;
+        let r = &toml::from_str::<RealJobs>(FITTED).unwrap().reference;
         let text = format!(
             r#"{{"version":1,"operator_us":{},"module_call_us":{},"python_us":0.1,"unrest":1.0,"torch":"2.9","python":"3.12"}}"#,
             2.0 * r.operator_us,

@@ -1,7 +1,7 @@
 //! The launches of an iteration in the order in which they run, with the times at which they start.
 
 use crate::host::HostModel;
-use crate::iteration::{ IterationPrediction};
+use crate::iteration::IterationPrediction;
 use preflop_gpu::Gpu;
 use preflop_graph::Iteration;
 use preflop_kernels::launch::Launch;

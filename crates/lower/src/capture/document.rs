@@ -169,6 +169,20 @@ pub struct Compiled {
     pub eager: Vec<String>,
 }
 
+/// A size that was assumed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Assumed {
+    /// The operator whose results have it.
+    pub operator: String,
+    /// The line of the program that called it.
+    pub line: String,
+    /// In words.
+    pub assumed: String,
+    /// How often.
+    pub count: u64,
+}
+
 /// A recorded iteration.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Capture {
@@ -204,6 +218,12 @@ pub struct Capture {
     /// What was compiled, if anything was.
     #[serde(default)]
     pub compile: Option<Compiled>,
+    /// Sizes that only data would tell.
+    #[serde(default)]
+    pub(super) assumptions: Vec<Assumed>,
+    /// What the recorder noticed about the program.
+    #[serde(default)]
+    pub(super) notes: Vec<String>,
     /// Was the iteration captured as a CUDA graph?
     #[serde(default)]
     pub(super) replayed: bool,

@@ -62,8 +62,12 @@ impl Capture {
 
     /// What the recording says about itself.
     fn notes(&self) -> Vec<String> {
-        let Some(compile) = &self.compile else { return Vec::new() };
-        let mut notes = Vec::new();
+        let mut notes = self.notes.clone();
+        notes.extend(self.assumptions.iter().map(|a| {
+            let times = if a.count > 1 { format!(", {} times", a.count) } else { String::new() };
+            format!("assumed for `{}` at {}{times}: {}", a.operator, a.line, a.assumed)
+        }));
+        let Some(compile) = &self.compile else { return notes };
         if compile.graphs > 0 {
             notes.push(format!("compiled for {}: another GPU may get other kernels", compile.gpu));
         }

@@ -76,6 +76,9 @@ impl Shape {
             },
             "d" => self.d,
             "h" => self.h,
+            "ci" => self.ci,
+            "co" => self.co,
+            "groups" => self.groups,
             "hidden" => self.hidden,
             "k" => self.k,
             "l" => self.l,
@@ -135,6 +138,7 @@ shape! {
     area: u64,
     l: u64,
     // Measured files say how a call was made; these do not change its model.
+    mask: IgnoredAny,
     out_pad: IgnoredAny,
     backend: IgnoredAny,
     train: IgnoredAny,
@@ -162,7 +166,7 @@ const CONV: &[&str] = &[
     "out_pad",
 ];
 const ATTENTION: &[&str] =
-    &["b", "h", "kv", "s", "d", "kv_len", "causal", "dropout", "backend", "layout", "train"];
+    &["b", "h", "kv", "s", "d", "kv_len", "causal", "dropout", "backend", "layout", "train", "mask"];
 const RNN: &[&str] = &["b", "s", "input", "hidden", "layers", "bidirectional", "bias", "dropout", "train"];
 const ROWWISE: &[&str] = &["rows", "cols"];
 const SPATIAL: &[&str] =

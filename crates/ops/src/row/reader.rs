@@ -4,7 +4,7 @@ use super::keys::{Channels, GemmLayout, Pair, Scale, Shape};
 use super::{MAX_DIM, MAX_ELEMENTS, MAX_STEP, RowError};
 use crate::{
     Attention, Conv, Elementwise, ElementwiseKind, Gemm, GemmKind, Interpolate, Layout, Listed, ListedKind,
-    Movement, MovementKind, Nms, Op, Optimizer, OptimizerKind, Resize, Rnn, RnnKind, RoiAlign, Rowwise, RowwiseKind,
+    Movement, MovementKind, Nms, Op, Optimizer, OptimizerKind, Phases, Resize, Rnn, RnnKind, RoiAlign, Rowwise, RowwiseKind,
     Spatial, SpatialKind,
 };
 
@@ -250,14 +250,22 @@ impl Reader<'_> {
         Ok(Op::Elementwise(Elementwise { kind, n }))
     }
 
-    /// An operator of the table; a `width` that is not given is 1.
+    /// An operator of the table; a `width`, an `area` or `groups` that are not given are 1.
     pub(super) fn listed(&self, kind: ListedKind) -> Result<Op, RowError> {
         let mut sizes = Vec::with_capacity(kind.keys().len());
         for &key in kind.keys() {
-            let value = self.shape.listed(key).or((key == "width").then_some(1));
+            let value = self.shape.listed(key).or(matches!(key, "width" | "area" | "groups").then_some(1));
             sizes.push(self.size(key, value)?);
         }
-        Ok(Op::Listed(Listed::new(kind, &sizes)))
+        let op = Listed::new(kind, &sizes);
+        if kind.phases() == Phases::Gradients {
+            let [_, ci, co, _, _, _, groups] = op.sizes;
+            if !ci.is_multiple_of(groups) || !co.is_multiple_of(groups) {
+                let problem = format!("{groups} groups divide neither {ci} nor {co} channels evenly");
+                return Err(self.problem(problem));
+            }
+        }
+        Ok(Op::Listed(op))
     }
 
     pub(super) fn vision(&self) -> Result<Op, RowError> {

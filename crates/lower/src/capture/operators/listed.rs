@@ -277,6 +277,25 @@ fn maps(name: &str, call: &Call<'_>) -> Option<OpCall> {
             let kind = if stem == "im2col" { K::Unfold } else { K::Fold };
             Some(of(kind, &[b, c, h.saturating_mul(w), each / c.max(1), places], pass, maps.dtype))
         }
+        "cudnn_batch_norm"
+        | "native_batch_norm"
+        | "_native_batch_norm_legit"
+        | "_batch_norm_with_update"
+        | "_native_batch_norm_legit_no_training"
+        | "_batch_norm_no_update"
+        | "batch_norm" => {
+            // Maps have kernels of their own; the backward of cuDNN's has its input first.
+            let x = if stem == "cudnn_batch_norm" { call.tensor(0)? } else { input };
+            let &[b, c, ref rest @ ..] = x.sizes else { return None };
+            if rest.len() > 1 {
+                return None;
+            }
+            let stored = stem.ends_with("no_training")
+                || stem.ends_with("no_update")
+                || !backward && stem != "_batch_norm_with_update" && !call.flag(5);
+            let kind = if stored { K::BatchNormLineEval } else { K::BatchNormLine };
+            Some(of(kind, &[b, c, rest.iter().product()], pass, x.dtype))
+        }
         "_prelu_kernel" => {
             let (b, c) = (*input.sizes.first()?, input.sizes.get(1).copied().unwrap_or(1));
             Some(of(K::PRelu, &[b, c, input.elements() / b.saturating_mul(c).max(1)], pass, input.dtype))

@@ -106,7 +106,10 @@ pub(super) fn workspaces(capture: &Capture) -> Vec<(u64, f64)> {
         if !heavy {
             continue;
         }
-        for kernel in kernels(&call, &context) {
+        // Over volumes the workspaces are those of the same convolution over maps.
+        let name = call.plain_name().0;
+        let planar = products::convolutions(name, &call, &context).filter(|_| name.starts_with("conv"));
+        for kernel in planar.unwrap_or_else(|| kernels(&call, &context)) {
             let bytes = match kernel.op {
                 Op::Conv(conv) => layout_workspace(&conv, kernel.pass, kernel.dtype),
                 Op::Rnn(rnn) if kernel.pass == Pass::Fwd => {

@@ -4,7 +4,8 @@ use super::super::view::{Call, Tensor};
 use super::{Context, elementwise, pointwise};
 use preflop_graph::Phase;
 use preflop_ops::{
-    Attention, Conv, ElementwiseKind as E, Gemm, Layout, Op, OpCall, Pass, Rnn, RnnKind, Rowwise, RowwiseKind,
+    Attention, Conv, ElementwiseKind as E, Gemm, Layout, Listed, ListedKind, Op, OpCall, Pass, Rnn, RnnKind,
+    Rowwise, RowwiseKind,
 };
 
 pub(super) fn kernels(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
@@ -12,12 +13,40 @@ pub(super) fn kernels(name: &str, call: &Call<'_>, context: &Context) -> Option<
         "mm" | "addmm" | "_addmm_activation" | "_scaled_mm" => matrix(name, call, context),
         "bmm" | "baddbmm" => batched(name, call, context),
         "addmv" | "mv" | "dot" => vector(name, call, context),
-        "convolution" => convolution(call, context),
-        "convolution_backward" => convolution_backward(call, context),
+        "convolution" | "convolution_backward" => {
+            let planar = convolutions(name, call, context)?;
+            Some(planar.into_iter().map(|one| over_volumes(name, call, one)).collect())
+        }
         "_cudnn_rnn" | "_cudnn_rnn_backward" => recurrent(name, call, context),
         n if n.contains("attention") => attention(n, call, context),
         _ => None,
     }
+}
+
+/// The kernels of a convolution, over volumes as if they were maps.
+pub(super) fn convolutions(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
+    if name == "convolution" { convolution(call, context) } else { convolution_backward(call, context) }
+}
+
+/// A convolution over volumes in its own kernels; others as they are.
+fn over_volumes(name: &str, call: &Call<'_>, one: OpCall) -> OpCall {
+    let Op::Conv(conv) = &one.op else { return one };
+    let backward = name == "convolution_backward";
+    let input = call.tensor(usize::from(backward));
+    let output = if backward { call.tensor(0) } else { call.output(0) };
+    let filter = call.tensor(1 + usize::from(backward));
+    let (Some(x), Some(y), Some(w)) = (input, output, filter) else { return one };
+    if x.sizes.len() != 5 {
+        return one;
+    }
+    let places = |t: Tensor<'_>| t.sizes.get(2..).map_or(1, |s| s.iter().product::<u64>());
+    let kind = match (conv.transposed, x.is_contiguous()) {
+        (true, _) => ListedKind::ConvTranspose3d,
+        (false, true) => ListedKind::Conv3d,
+        (false, false) => ListedKind::Conv3dLast,
+    };
+    let sizes = [x.sizes[0], x.sizes[1], conv.co, places(x), places(y), places(w), conv.groups];
+    OpCall { op: Op::Listed(Listed::new(kind, &sizes)), ..one }
 }
 
 fn sizes<const N: usize>(tensor: Option<Tensor<'_>>) -> Option<[u64; N]> {
