@@ -88,8 +88,11 @@ pub struct Chooser {
     /// Trees from the root down, left before right, so that a left child follows its node. A node has its feature in the
     /// highest byte, the number of its threshold in the next, the place of its right child in the rest; a leaf
     /// [`AT_LEAF`] and its place in the bytes.
-    trees: Vec<Vec<u32>>,
+    trees: Vec<Cow<'static, [Item]>>,
 }
+
+/// A node or leaf of the index: a little-endian u32, so that a build can make the index and a program use it where it stands.
+type Item = [u8; 4];
 
 /// Marks a leaf.
 const AT_LEAF: u32 = 1 << 31;
@@ -162,16 +165,17 @@ impl Chooser {
 
     /// Does every node have a threshold of its feature?
     fn is_whole(&self) -> bool {
-        let nodes = self.trees.iter().flatten().filter(|item| **item & AT_LEAF == 0);
-        nodes.map(|item| item.to_le_bytes()).all(|[_, _, number, feature]| {
-            let feature = usize::from(feature);
+        let items = self.trees.iter().flat_map(|tree| tree.iter());
+        let mut nodes = items.filter(|item| u32::from_le_bytes(**item) & AT_LEAF == 0);
+        nodes.all(|[_, _, number, feature]| {
+            let feature = usize::from(*feature);
             let end = self.starts.get(feature + 1).map_or(self.edges.len(), |end| usize::from(*end));
-            usize::from(self.starts[feature]) + usize::from(number) < end
+            usize::from(self.starts[feature]) + usize::from(*number) < end
         })
     }
 
     /// The leaves that `x` leads to. The trees take their steps in turn, so that they wait for memory together.
-    fn leaves(&self, trees: &[Vec<u32>], x: &Features) -> [Leaf; SIDE_BY_SIDE] {
+    fn leaves(&self, trees: &[Cow<'static, [Item]>], x: &Features) -> [Leaf; SIDE_BY_SIDE] {
         let mut at = [0usize; SIDE_BY_SIDE];
         let mut found = [None; SIDE_BY_SIDE];
         let mut open = true;
@@ -179,9 +183,10 @@ impl Chooser {
             open = false;
             for ((at, found), tree) in at.iter_mut().zip(&mut found).zip(trees) {
                 // Children come after their parent, so the walk ends.
-                let Some(item) = tree.get(*at).filter(|_| found.is_none()) else { continue };
+                let Some(bytes) = tree.get(*at).filter(|_| found.is_none()) else { continue };
+                let item = u32::from_le_bytes(*bytes);
                 if item & AT_LEAF == 0 {
-                    let [_, _, number, feature] = item.to_le_bytes();
+                    let [_, _, number, feature] = *bytes;
                     let edge = usize::from(self.starts[usize::from(feature % LEAVES)]) + usize::from(number);
                     let right = self.edges.get(edge).is_some_and(|t| x[usize::from(feature % LEAVES)] > *t);
                     *at = if right { (item & 0xffff) as usize } else { *at + 1 };
@@ -213,37 +218,70 @@ impl Chooser {
     fn read<'a>(rest: &mut &'a [u8], keep: impl Fn(&'a [u8]) -> Cow<'static, [u8]>) -> Option<Self> {
         let all = *rest;
         let mut out = Self::default();
+        out.read_head(rest)?;
+        for _ in 0..word(rest)? {
+            let at = all.len() - rest.len();
+            let (tree, end) = index(all, at)?;
+            out.trees.push(Cow::Owned(tree));
+            *rest = all.get(end..)?;
+        }
+        out.bytes = keep(&all[..all.len() - rest.len()]);
+        Some(out)
+    }
+
+    /// Variants and thresholds.
+    fn read_head(&mut self, rest: &mut &[u8]) -> Option<()> {
         for _ in 0..word(rest)? {
             let b = take(rest, 12)?;
             let pair = |i: usize| u16::from_le_bytes([b[i], b[i + 1]]);
             let family = ConvFamily::from_index(b[0])?;
             let tile = [pair(2), pair(4), pair(6)];
             let (cluster, segments, split) = ([b[8], b[9]], b[10] > 0, b[11]);
-            out.variants.push(Variant { family, engine: b[1], tile, cluster, segments, split });
+            self.variants.push(Variant { family, engine: b[1], tile, cluster, segments, split });
         }
-        for start in &mut out.starts {
+        for start in &mut self.starts {
             let count = take(rest, 1)?[0];
-            *start = out.edges.len() as u16;
+            *start = self.edges.len() as u16;
             let edges = take(rest, 4 * usize::from(count))?.as_chunks::<4>().0;
-            out.edges.extend(edges.iter().map(|b| f32::from_le_bytes(*b)));
+            self.edges.extend(edges.iter().map(|b| f32::from_le_bytes(*b)));
         }
-        for _ in 0..word(rest)? {
-            let at = all.len() - rest.len();
-            let (tree, end) = index(all, at)?;
-            out.trees.push(tree);
-            *rest = all.get(end..)?;
+        Some(())
+    }
+
+    /// The chooser as it is used: its bytes in a file, then the index of each tree, each after its length.
+    pub fn to_flat(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend((self.bytes.len() as u32).to_le_bytes());
+        out.extend(self.bytes.iter());
+        for tree in &self.trees {
+            out.extend((tree.len() as u32).to_le_bytes());
+            out.extend(tree.as_flattened());
         }
-        out.bytes = keep(&all[..all.len() - rest.len()]);
-        Some(out)
+        out
+    }
+
+    /// A chooser in the bytes that [`Chooser::to_flat`] wrote, used where it stands; nothing if they are damaged.
+    pub fn from_flat(bytes: &'static [u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let length = word(&mut rest)?;
+        let own = take(&mut rest, length)?;
+        let mut out = Self { bytes: Cow::Borrowed(own), ..Self::default() };
+        let mut head = own;
+        out.read_head(&mut head)?;
+        for _ in 0..word(&mut head)? {
+            let items = word(&mut rest)?;
+            out.trees.push(Cow::Borrowed(take(&mut rest, 4 * items)?.as_chunks().0));
+        }
+        rest.is_empty().then_some(out)
     }
 }
 
 /// Trees that are walked side by side.
 const SIDE_BY_SIDE: usize = 8;
 
-/// The index of the tree that starts at a place of the bytes, and where it ends. A one-shot question spends a quarter of its
-/// instructions here: a node whose left child is a leaf, as every other is, takes one step with it.
-fn index(bytes: &[u8], start: usize) -> Option<(Vec<u32>, usize)> {
+/// The index of the tree that starts at a place of the bytes, and where it ends. A node whose left child is a leaf, as every
+/// other is, takes one step with it.
+fn index(bytes: &[u8], start: usize) -> Option<(Vec<Item>, usize)> {
     let own = bytes.get(start..)?;
     // Two bytes hold the place of a right child.
     let mut items: Vec<u32> = vec![0; own.len().min(usize::from(u16::MAX))];
@@ -279,7 +317,7 @@ fn index(bytes: &[u8], start: usize) -> Option<(Vec<u32>, usize)> {
         }
     }
     items.truncate(count);
-    items.shrink_to_fit();
+    let items = items.into_iter().map(u32::to_le_bytes).collect();
     (start + at <= bytes.len()).then_some((items, start + at))
 }
 
@@ -365,9 +403,16 @@ impl Choosers {
 /// Choosers in their bytes, each read when it is first asked for.
 #[derive(Debug, Clone)]
 pub struct ChooserBytes {
-    bytes: Cow<'static, [u8]>,
-    /// Each with the place where the next one starts; nothing if the bytes are damaged.
-    read: [OnceLock<Option<(Chooser, usize)>>; 4],
+    bytes: Bytes,
+    read: [OnceLock<Option<Chooser>>; 4],
+}
+
+#[derive(Debug, Clone)]
+enum Bytes {
+    /// As [`Choosers::to_bytes`] writes them.
+    Packed(Vec<u8>),
+    /// Each as [`Chooser::to_flat`] writes it.
+    Flat([&'static [u8]; 4]),
 }
 
 /// Number of the chooser of depthwise convolutions; those of the passes come before it.
@@ -375,49 +420,54 @@ const OF_DEPTHWISE: usize = 3;
 
 impl ChooserBytes {
     /// Choosers as [`Choosers::to_bytes`] writes them.
-    pub fn new(bytes: Cow<'static, [u8]>) -> Self {
-        Self { bytes, read: [const { OnceLock::new() }; 4] }
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes: Bytes::Packed(bytes), read: [const { OnceLock::new() }; 4] }
     }
 
-    fn at(&self, number: usize) -> Option<&(Chooser, usize)> {
-        let slot = self.read.get(number)?;
-        slot.get_or_init(|| {
-            let start = number.checked_sub(1).map_or(Some(0), |before| Some(self.at(before)?.1))?;
-            match &self.bytes {
-                Cow::Borrowed(b) => Self::next(b, start, Cow::Borrowed),
-                Cow::Owned(b) => Self::next(b, start, |own| Cow::Owned(own.to_vec())),
-            }
-        })
-        .as_ref()
+    /// The same, each as [`Chooser::to_flat`] writes it.
+    pub fn flat(bytes: [&'static [u8]; 4]) -> Self {
+        Self { bytes: Bytes::Flat(bytes), read: [const { OnceLock::new() }; 4] }
     }
 
-    fn next<'a>(
-        bytes: &'a [u8],
-        start: usize,
-        keep: impl Fn(&'a [u8]) -> Cow<'static, [u8]>,
-    ) -> Option<(Chooser, usize)> {
-        let mut rest = bytes.get(start..)?;
-        let chooser = Chooser::read(&mut rest, keep)?;
-        Some((chooser, bytes.len() - rest.len()))
+    fn at(&self, number: usize) -> Option<&Chooser> {
+        let read = || match &self.bytes {
+            Bytes::Packed(_) => Some(self.unpacked(number)?.0),
+            Bytes::Flat(each) => Chooser::from_flat(each.get(number)?),
+        };
+        self.read.get(number)?.get_or_init(read).as_ref()
+    }
+
+    /// A chooser and the number of bytes after it.
+    fn unpacked(&self, number: usize) -> Option<(Chooser, usize)> {
+        let Bytes::Packed(bytes) = &self.bytes else { return None };
+        let mut rest = bytes.as_slice();
+        for _ in 0..number {
+            Chooser::read(&mut rest, |b| Cow::Owned(b.to_vec()))?;
+        }
+        let chooser = Chooser::read(&mut rest, |b| Cow::Owned(b.to_vec()))?;
+        Some((chooser, rest.len()))
     }
 
     /// The chooser of ordinary convolutions of a pass: forward 0, data gradient 1, weight gradient 2.
     pub fn pass(&self, pass: usize) -> Option<&Chooser> {
-        Some(&self.at(pass.min(OF_DEPTHWISE - 1))?.0)
+        self.at(pass.min(OF_DEPTHWISE - 1))
     }
 
     /// The chooser of depthwise convolutions.
     pub fn depthwise(&self) -> Option<&Chooser> {
-        Some(&self.at(OF_DEPTHWISE)?.0)
+        self.at(OF_DEPTHWISE)
     }
 
     /// All of them; nothing if the bytes are damaged or more.
     pub fn all(&self) -> Option<Choosers> {
-        let (depthwise, end) = self.at(OF_DEPTHWISE)?;
+        let end = match &self.bytes {
+            Bytes::Packed(_) => self.unpacked(OF_DEPTHWISE)?.1,
+            Bytes::Flat(_) => 0,
+        };
         let [a, b, c] = [0, 1, 2].map(|i| self.pass(i).cloned());
-        let all = Choosers { passes: [a?, b?, c?], depthwise: depthwise.clone() };
+        let all = Choosers { passes: [a?, b?, c?], depthwise: self.depthwise()?.clone() };
         let whole = all.passes.iter().chain([&all.depthwise]).all(Chooser::is_whole);
-        (whole && *end == self.bytes.len()).then_some(all)
+        (whole && end == 0).then_some(all)
     }
 }
 
@@ -445,15 +495,15 @@ mod tests {
         assert_eq!(c.guesses(&x), [Guess { variant: variant(2), probability: 1.0 }]);
         let all = Choosers { passes: [c.clone(), Chooser::default(), c.clone()], depthwise: c };
         let bytes = all.to_bytes();
-        assert_eq!(ChooserBytes::new(bytes.clone().into()).all().unwrap(), all);
-        assert!(ChooserBytes::new(bytes[..bytes.len() - 1].to_vec().into()).all().is_none());
+        assert_eq!(ChooserBytes::new(bytes.clone()).all().unwrap(), all);
+        assert!(ChooserBytes::new(bytes[..bytes.len() - 1].to_vec()).all().is_none());
         // The first tree starts after three variants, the counts of 128 features, one threshold and the trees' number:
         // its root asks for the feature's second threshold, which there is not.
         let mut odd = bytes;
         let root = 4 + 3 * 12 + 128 + 4 + 4;
         assert_eq!(odd[root..root + 2], [2, 0]);
         odd[root + 1] = 1;
-        assert!(ChooserBytes::new(odd.into()).all().is_none());
+        assert!(ChooserBytes::new(odd).all().is_none());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod block;
 
 use block::Blocks;
 pub use block::Scratch;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,56 +27,94 @@ const DEPTH: usize = 6;
 /// Leaves of a tree of that depth.
 const LEAVES: usize = 1 << DEPTH;
 
-/// A tree with its root at 1: `i = 2 i + (x > t)`.
-#[derive(Clone, PartialEq)]
+/// Features of a tree's nodes, root at 1: `i = 2 i + (x > t)`.
+type Nodes = [u8; LEAVES];
+/// Their thresholds: little-endian f32.
+type Thresholds = [[u8; 4]; LEAVES];
+/// What its leaves say: little-endian i16, multiples of [`LEAF_UNIT`].
+type Values = [[u8; 2]; LEAVES];
+
+/// Trees as bytes, so that a build can lay them out and a program use them where they stand.
+#[derive(Clone, PartialEq, Default)]
+struct Trees {
+    features: Cow<'static, [Nodes]>,
+    thresholds: Cow<'static, [Thresholds]>,
+    values: Cow<'static, [Values]>,
+}
+
+/// A tree on its own.
 struct Tree {
-    features: [u8; LEAVES],
+    features: Nodes,
     thresholds: [f32; LEAVES],
-    leaves: [i16; LEAVES],
+    values: [i16; LEAVES],
 }
 
 impl Tree {
     /// A tree that leads everything to its first leaf.
     const EMPTY: Self =
-        Self { features: [0; LEAVES], thresholds: [f32::INFINITY; LEAVES], leaves: [0; LEAVES] };
-
-    fn step(&self, i: usize, x: &Features) -> usize {
-        let at = i % LEAVES;
-        2 * i + usize::from(x[usize::from(self.features[at]) % MAX_FEATURES] > self.thresholds[at])
-    }
+        Self { features: [0; LEAVES], thresholds: [f32::INFINITY; LEAVES], values: [0; LEAVES] };
 
     /// Features and thresholds of a tree of this depth in level order.
     fn nodes(&self, depth: usize) -> impl Iterator<Item = (u8, f32)> {
-        self.features.iter().copied().zip(self.thresholds).take(1 << depth).skip(1)
+        self.features.into_iter().zip(self.thresholds).take(1 << depth).skip(1)
     }
 
     /// Leaves of a tree of this depth.
     fn leaves(&self, depth: usize) -> impl Iterator<Item = i16> {
-        self.leaves.iter().copied().step_by(1 << (DEPTH - depth))
+        self.values.into_iter().step_by(1 << (DEPTH - depth))
     }
 
     /// The places of those leaves.
     fn leaves_mut(&mut self, depth: usize) -> impl Iterator<Item = &mut i16> {
-        self.leaves.iter_mut().step_by(1 << (DEPTH - depth))
+        self.values.iter_mut().step_by(1 << (DEPTH - depth))
+    }
+}
+
+impl Trees {
+    fn push(&mut self, tree: &Tree) {
+        self.features.to_mut().push(tree.features);
+        self.thresholds.to_mut().push(tree.thresholds.map(f32::to_le_bytes));
+        self.values.to_mut().push(tree.values.map(i16::to_le_bytes));
+    }
+
+    fn len(&self) -> usize {
+        self.features.len()
+    }
+
+    /// Each on its own.
+    fn each(&self) -> impl Iterator<Item = Tree> {
+        let parts = self.features.iter().zip(self.thresholds.iter()).zip(self.values.iter());
+        parts.map(|((features, thresholds), values)| Tree {
+            features: *features,
+            thresholds: thresholds.map(f32::from_le_bytes),
+            values: values.map(i16::from_le_bytes),
+        })
     }
 }
 
 /// The sum of the leaves that `x` leads to, over trees walked side by side.
-fn walk<const N: usize>(trees: &[Tree; N], x: &Features) -> i32 {
+fn walk<const N: usize>(
+    features: &[Nodes; N],
+    thresholds: &[Thresholds; N],
+    values: &[Values; N],
+    x: &Features,
+) -> i32 {
     let mut at = [1usize; N];
     for _ in 0..DEPTH {
-        for (i, tree) in at.iter_mut().zip(trees) {
-            *i = tree.step(*i, x);
+        for ((i, features), thresholds) in at.iter_mut().zip(features).zip(thresholds) {
+            let node = *i % LEAVES;
+            let value = x[usize::from(features[node]) % MAX_FEATURES];
+            *i = 2 * *i + usize::from(value > f32::from_le_bytes(thresholds[node]));
         }
     }
-    at.iter().zip(trees).map(|(i, tree)| i32::from(tree.leaves[i % LEAVES])).sum()
+    at.iter().zip(values).map(|(i, values)| i32::from(i16::from_le_bytes(values[i % LEAVES]))).sum()
 }
 
 /// A set of complete trees whose leaf values are added.
 #[derive(Clone)]
 pub struct Forest {
     depth: usize,
-    trees: Vec<Tree>,
+    trees: Trees,
     base: f32,
     low: f32,
     high: f32,
@@ -120,7 +159,7 @@ const WORTH_USING: usize = 8;
 impl Forest {
     /// A forest without trees: predicts `base`, clipped. Its trees are at most six levels deep.
     pub fn new(depth: usize, base: f32, low: f32, high: f32) -> Self {
-        Self { depth: depth.min(DEPTH), trees: Vec::new(), base, low, high, many: Many::default() }
+        Self { depth: depth.min(DEPTH), trees: Trees::default(), base, low, high, many: Many::default() }
     }
 
     /// Adds a complete tree: `2^depth - 1` nodes in level order, `2^depth` leaves.
@@ -135,10 +174,10 @@ impl Forest {
         for (to, from) in tree.leaves_mut(self.depth).zip(leaves) {
             *to = (from / LEAF_UNIT).round().clamp(-32768.0, 32767.0) as i16;
         }
-        self.add(tree);
+        self.add(&tree);
     }
 
-    fn add(&mut self, tree: Tree) {
+    fn add(&mut self, tree: &Tree) {
         self.trees.push(tree);
         self.many = Many::default();
     }
@@ -153,9 +192,9 @@ impl Forest {
             out.base += f.base * share;
             out.low += f.low * share;
             out.high += f.high * share;
-            for tree in &f.trees {
-                let leaves = tree.leaves.map(|v| (f32::from(v) * share).round() as i16);
-                out.add(Tree { leaves, ..tree.clone() });
+            for mut tree in f.trees.each() {
+                tree.values = tree.values.map(|v| (f32::from(v) * share).round() as i16);
+                out.add(&tree);
             }
         }
         out
@@ -197,11 +236,17 @@ impl Forest {
 
     /// Sixteen trees are walked side by side: each step waits for its own loads, and sixteen waits overlap.
     fn walked(&self, x: &Features) -> i32 {
-        let (groups, rest) = self.trees.as_chunks::<16>();
-        let (fours, rest) = rest.as_chunks::<4>();
-        groups.iter().map(|trees| walk(trees, x)).sum::<i32>()
-            + fours.iter().map(|trees| walk(trees, x)).sum::<i32>()
-            + rest.iter().map(|tree| walk(std::array::from_ref(tree), x)).sum::<i32>()
+        self.side_by_side::<16>(x, 0) + self.side_by_side::<4>(x, 16) + self.side_by_side::<1>(x, 4)
+    }
+
+    /// The sum over the trees that groups of `beyond` leave over, as far as they make groups of `N`.
+    fn side_by_side<const N: usize>(&self, x: &Features, beyond: usize) -> i32 {
+        let from = if beyond == 0 { 0 } else { self.trees() / beyond * beyond };
+        let features = self.trees.features[from..].as_chunks::<N>().0;
+        let thresholds = self.trees.thresholds[from..].as_chunks::<N>().0;
+        let values = self.trees.values[from..].as_chunks::<N>().0;
+        let groups = features.iter().zip(thresholds).zip(values);
+        groups.map(|((features, thresholds), values)| walk(features, thresholds, values, x)).sum()
     }
 
     /// Bytes for a file, little-endian: header, range of every feature's thresholds, then tree by tree its nodes (feature
@@ -220,7 +265,7 @@ impl Forest {
             out.extend(r.low.to_le_bytes());
             out.extend(r.high.to_le_bytes());
         }
-        for tree in &self.trees {
+        for tree in self.trees.each() {
             for (feature, threshold) in tree.nodes(self.depth) {
                 out.push(feature);
                 out.extend(ranges[usize::from(feature)].place(threshold).to_le_bytes());
@@ -234,10 +279,15 @@ impl Forest {
         out
     }
 
+    /// Features and thresholds of all trees.
+    fn nodes(&self) -> Vec<(u8, f32)> {
+        self.trees.each().flat_map(|t| t.nodes(self.depth).collect::<Vec<_>>()).collect()
+    }
+
     /// Least and largest threshold of every feature up to the last one used.
     fn ranges(&self) -> Vec<Range> {
         let mut out: Vec<Range> = Vec::new();
-        for (feature, threshold) in self.trees.iter().flat_map(|t| t.nodes(self.depth)) {
+        for (feature, threshold) in self.nodes() {
             let at = usize::from(feature);
             if at >= out.len() {
                 out.resize(at + 1, Range { low: f32::INFINITY, high: f32::NEG_INFINITY });
@@ -280,9 +330,7 @@ impl Forest {
             .collect::<Option<_>>()?;
         let scales: Vec<(f32, f32)> = ranges.iter().map(|r| (r.low, r.step())).collect();
         let mut forest = Self::new(depth, number(own, 8)?, number(own, 12)?, number(own, 16)?);
-        let bodies = body.chunks_exact(tree_size(depth));
-        forest.trees.reserve_exact(bodies.len());
-        for body in bodies {
+        for body in body.chunks_exact(tree_size(depth)) {
             let (nodes, body) = body.split_at_checked(3 * ((1 << depth) - 1))?;
             let mut tree = Tree::EMPTY;
             let places = tree.features.iter_mut().zip(&mut tree.thresholds).skip(1);
@@ -296,14 +344,48 @@ impl Forest {
             for (leaf, steps) in tree.leaves_mut(depth).zip(&body[4..]) {
                 *leaf = rounded(f32::from(i8::from_le_bytes([*steps])) * unit);
             }
-            forest.trees.push(tree);
+            forest.trees.push(&tree);
         }
         Some((forest, rest))
+    }
+
+    /// The forest as it is used: depth, trees, base, low and high, then the features, the thresholds and the leaves of all trees.
+    pub fn to_flat(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend((self.depth as u32).to_le_bytes());
+        out.extend((self.trees() as u32).to_le_bytes());
+        for v in [self.base, self.low, self.high] {
+            out.extend(v.to_le_bytes());
+        }
+        out.extend(self.trees.features.as_flattened());
+        out.extend(self.trees.thresholds.as_flattened().as_flattened());
+        out.extend(self.trees.values.as_flattened().as_flattened());
+        out
+    }
+
+    /// A forest in the bytes that [`Forest::to_flat`] wrote, used where it stands; nothing if they are damaged.
+    pub fn from_flat(bytes: &'static [u8]) -> Option<Self> {
+        let (head, rest) = bytes.split_first_chunk::<FLAT_HEAD>()?;
+        let [depth, trees, base, low, high] = *head.as_chunks::<4>().0.first_chunk()?;
+        let trees = u32::from_le_bytes(trees) as usize;
+        let (features, rest) = rest.split_at_checked(trees * LEAVES)?;
+        let (thresholds, values) = rest.split_at_checked(4 * trees * LEAVES)?;
+        let [base, low, high] = [base, low, high].map(f32::from_le_bytes);
+        let mut forest = Self::new(u32::from_le_bytes(depth) as usize, base, low, high);
+        forest.trees = Trees {
+            features: Cow::Borrowed(features.as_chunks().0),
+            thresholds: Cow::Borrowed(thresholds.as_chunks().0.as_chunks().0),
+            values: Cow::Borrowed(values.as_chunks().0.as_chunks().0),
+        };
+        (forest.trees.values.len() == trees).then_some(forest)
     }
 }
 
 /// Bytes before the ranges: depth, trees, base, low, high, features.
 const HEAD: usize = 24;
+
+/// Bytes before the trees of a flat forest.
+const FLAT_HEAD: usize = 20;
 
 /// Bytes of a tree of this depth: nodes, unit, leaves.
 fn tree_size(depth: usize) -> usize {
@@ -361,12 +443,15 @@ mod tests {
         let bytes = f.to_bytes();
         let (back, rest) = Forest::from_bytes(&bytes).unwrap();
         assert_eq!(rest.len(), 0);
-        let (a, b) = (&back.trees[0], &f.trees[0]);
+        let [a, b] = [&back, &f].map(|f| f.trees.each().next().unwrap());
         assert_eq!(a.thresholds, b.thresholds); // at most two thresholds a feature: the ends of its range
-        for (a, b) in a.leaves.iter().zip(&b.leaves) {
+        for (a, b) in a.values.iter().zip(&b.values) {
             assert!((i32::from(*a) - i32::from(*b)).abs() <= 130, "{a} {b}"); // 2.0 in 127 steps
         }
         assert_eq!(back.rounded(), back);
+        let flat: &'static [u8] = back.to_flat().leak();
+        assert_eq!(Forest::from_flat(flat), Some(back));
+        assert_eq!(Forest::from_flat(&flat[..flat.len() - 1]), None);
         for cut in [1, 5, 30, bytes.len() - 3] {
             assert!(Forest::from_bytes(&bytes[..bytes.len() - cut]).is_none());
         }
@@ -405,7 +490,7 @@ mod tests {
         while i < LEAVES {
             i = 2 * i + usize::from(x[usize::from(tree.features[i])] > tree.thresholds[i]);
         }
-        i32::from(tree.leaves[i - LEAVES])
+        i32::from(tree.values[i - LEAVES])
     }
 
     #[test]
@@ -415,7 +500,7 @@ mod tests {
             let rows: Vec<&Features> = rows.iter().collect();
             let one_by_one: Vec<f32> = rows.iter().map(|x| f.predict(x)).collect();
             for (x, y) in rows.iter().zip(&one_by_one) {
-                let sum: i32 = f.trees.iter().map(|t| plain(t, x)).sum();
+                let sum: i32 = f.trees.each().map(|t| plain(&t, x)).sum();
                 assert_eq!(f.clipped(sum), *y);
             }
             // Few rows before the blocks are made and after, whole blocks, and blocks with a rest.

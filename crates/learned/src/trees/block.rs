@@ -4,7 +4,7 @@
 //! are found first, as words of 64 bits; then all rows go down a tree together and part only at nodes that tell them apart. Calls of a
 //! list are often alike but for one size: they reach a few leaves, in runs.
 
-use super::{Features, LEAVES, MAX_FEATURES, Tree};
+use super::{Features, LEAVES, MAX_FEATURES, Trees, Values};
 use std::cmp::Ordering;
 
 /// Rows of a block.
@@ -36,13 +36,13 @@ fn in_order(x: f32) -> u32 {
 
 impl Blocks {
     /// Numbers the thresholds; nothing if there are too many.
-    pub fn new(trees: &[Tree]) -> Option<Self> {
+    pub fn new(trees: &Trees) -> Option<Self> {
         // One number each, which sorts by feature, then threshold: 8, 32 and 24 bits.
         if trees.len() * LEAVES > 1 << 24 {
             return None;
         }
         let mut order: Vec<u64> = Vec::with_capacity(trees.len() * LEAVES);
-        for (t, tree) in trees.iter().enumerate() {
+        for (t, tree) in trees.each().enumerate() {
             for i in 1..LEAVES {
                 let place = u64::from(in_order(tree.thresholds[i])) << 24 | (t * LEAVES + i) as u64;
                 order.push(u64::from(tree.features[i]) << 56 | place);
@@ -53,7 +53,7 @@ impl Blocks {
         let (mut ends, mut thresholds): (Vec<(u8, usize)>, Vec<f32>) = (Vec::new(), Vec::new());
         for number in order {
             let (feature, node) = ((number >> 56) as u8, (number & 0x00ff_ffff) as usize);
-            let threshold = trees[node / LEAVES].thresholds[node % LEAVES];
+            let threshold = f32::from_le_bytes(trees.thresholds[node / LEAVES][node % LEAVES]);
             let known = ends.last().is_some_and(|(f, _)| *f == feature);
             if !known {
                 ends.push((feature, thresholds.len()));
@@ -70,7 +70,7 @@ impl Blocks {
     }
 
     /// Adds up the leaves of whole blocks of rows and of a rest worth a block; the number of rows done.
-    pub fn sums(&self, trees: &[Tree], rows: &[&Features], sums: &mut [i32], scratch: &mut Scratch) -> usize {
+    pub fn sums(&self, trees: &Trees, rows: &[&Features], sums: &mut [i32], scratch: &mut Scratch) -> usize {
         scratch.above.resize(MOST, 0);
         let Some(above) = scratch.above.first_chunk_mut::<MOST>() else { return 0 };
         let mut done = 0;
@@ -80,8 +80,8 @@ impl Blocks {
             }
             self.compare(rows, above);
             let mut steps = [0; ROWS];
-            for (nodes, tree) in self.nodes.iter().zip(trees) {
-                add_leaves(nodes, &tree.leaves, above, u64::MAX >> (ROWS - rows.len()), &mut steps);
+            for (nodes, values) in self.nodes.iter().zip(trees.values.iter()) {
+                add_leaves(nodes, values, above, u64::MAX >> (ROWS - rows.len()), &mut steps);
             }
             let mut sum = 0;
             for (out, step) in sums.iter_mut().zip(steps) {
@@ -171,7 +171,7 @@ fn near(thresholds: &[f32], mut place: usize, x: f32) -> usize {
 #[inline]
 fn add_leaves(
     nodes: &[u16; LEAVES],
-    leaves: &[i16; LEAVES],
+    leaves: &Values,
     above: &[u64; MOST],
     rows: u64,
     steps: &mut [i32; ROWS],
@@ -189,7 +189,7 @@ fn add_leaves(
             at += usize::from(left == 0);
             rows = if left == 0 { right } else { left };
         }
-        let mut leaf = i32::from(leaves[at % LEAVES]);
+        let mut leaf = i32::from(i16::from_le_bytes(leaves[at % LEAVES]));
         // Where runs of rows start and end.
         let mut ends = rows ^ (rows << 1);
         while ends != 0 {
