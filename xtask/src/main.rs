@@ -6,13 +6,17 @@
 
 mod bench;
 mod bundle;
+mod dist;
 mod frozen;
 mod fuzz;
 mod licences;
+mod links;
 mod needs;
+mod page;
 mod python;
 mod readme;
 mod run;
+mod site;
 mod spelling;
 mod test;
 mod validate;
@@ -27,6 +31,9 @@ const HELP: &str = "usage: cargo xtask TASK
   frozen [write]   answers of the whole program against a kept corpus (data/frozen), or the corpus anew
   bench            speed of start-up, predictions and operator files
   validate-shared  checks against the shared data folder (PREFLOP_SHARED, default ../shared)
+  page [FILE]      the tool as one web page without a server (default preflop.html)
+  site             the documentation as a site, in target/site (mdBook)
+  dist             packages, wheel, container, man pages, completions and site, each built and tried
   readme           rewrites the example in README.md with what the tool prints
   fuzz [SECONDS]   random input into every reader, so long each (default 60 seconds)
   fuzz nightly     an hour of it; inputs that reach something new are kept in fuzz/seeds, made small";
@@ -47,6 +54,11 @@ fn task() -> anyhow::Result<()> {
         ["frozen", "write"] => frozen::run(&root, true),
         ["bench"] => bench::run(&root),
         ["validate-shared"] => validate::run(&root),
+        ["page"] => page::run(&root, "preflop.html"),
+        ["page", file] => page::run(&root, file),
+        ["site"] => site::run(&root),
+        ["dist"] => dist::run(&root, ""),
+        ["dist", only] => dist::run(&root, only),
         ["readme"] => readme::run(&root, true),
         ["fuzz"] => fuzz::run(&root, "60"),
         ["fuzz", "nightly"] => fuzz::nightly(&root),

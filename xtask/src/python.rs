@@ -17,7 +17,8 @@ pub fn test(root: &Path) -> anyhow::Result<()> {
     let compiled = "python/tests/test_compile.py";
     succeed(&mut pytest(root, &python, &[compiled]))?;
     let others = ["--ignore=python/tests/shared", "--ignore=python/tests/test_compile.py"];
-    succeed(&mut pytest(root, &python, &[&["python/tests"], &others[..]].concat()))
+    succeed(&mut pytest(root, &python, &[&["python/tests"], &others[..]].concat()))?;
+    crate::readme::python_block(root, &python)
 }
 
 /// Runs the tests that need shared data.

@@ -26,6 +26,8 @@ pub struct Row {
     needed_mib: f64,
     gpu_memory_mib: f64,
     fits: bool,
+    /// What the time rests on: this GPU measured, its generation, or never measured.
+    evidence: &'static str,
     usd_per_hour: Option<f64>,
     price_date: Option<Date>,
     price_source: Option<String>,
@@ -92,6 +94,7 @@ pub fn answer(engine: &Engine, asked: &Compare) -> Result<Vec<Row>, ApiError> {
             needed_mib: reserve.needed(prudent).mib(),
             gpu_memory_mib: gpu.memory.mib(),
             fits: reserve.fits(prudent, gpu),
+            evidence: engine.model.nearness(gpu).name(),
             usd_per_hour,
             price_date: quote.as_ref().map(|q| q.date),
             price_source: given.map(|_| "given".to_string()).or(quote.map(|q| q.source)),

@@ -16,6 +16,7 @@ use utoipa::OpenApi;
     components(schemas(
         question::Run,
         question::Predict,
+        question::Advise,
         question::Layer,
         question::Compare,
         question::Roofline,
@@ -31,6 +32,7 @@ struct Questions;
 fn described(kind: Kind) -> (Option<&'static str>, &'static str) {
     match kind {
         Kind::Predict => (Some("Predict"), "Time, interval, memory and operators of one iteration on a GPU"),
+        Kind::Advise => (Some("Advise"), "Options that make an iteration faster on a GPU, the best first"),
         Kind::Layer => (Some("Layer"), "One layer down to its kernels, with tile, waves and traffic"),
         Kind::Compare => {
             (Some("Compare"), "One run on many GPUs: time, memory, dollars, energy, Pareto front")
@@ -50,6 +52,7 @@ fn described(kind: Kind) -> (Option<&'static str>, &'static str) {
 fn example(kind: Kind) -> Value {
     match kind {
         Kind::Predict => json!({ "model": "resnet50", "gpu": "h200", "batch": 64, "precision": "amp" }),
+        Kind::Advise => json!({ "model": "resnet50", "gpu": "h200" }),
         Kind::Layer => json!({ "model": "resnet50", "gpu": "h200", "name": "layer1.0.conv2" }),
         Kind::Compare => json!({ "model": "gpt2", "precision": "bf16", "rank": "cost" }),
         Kind::Roofline => json!({ "model": "resnet50", "gpus": ["h200", "a100"], "precision": "amp" }),
@@ -131,6 +134,7 @@ const RUN: [&str; 6] = ["model", "batch", "seq", "precision", "mode", "optimizer
 pub(crate) fn check_fields(kind: Kind, fields: &Map<String, Value>) -> Result<(), ApiError> {
     let own: &[&str] = match kind {
         Kind::Predict => &["gpu", "layers"],
+        Kind::Advise => &["gpu"],
         Kind::Layer => &["gpu", "name"],
         Kind::Compare => &["gpus", "rank", "pricing", "prices", "samples", "budget_usd"],
         Kind::Roofline => &["gpus"],

@@ -15,8 +15,8 @@ use std::ops::Bound;
 use std::sync::OnceLock;
 
 /// The generated files as they ship.
-const CONSTANTS: &str = include_str!("../../../data/fitted/constants.json");
-const TREES: &[u8] = include_bytes!("../../../data/fitted/trees.bin");
+const CONSTANTS: &str = include_str!("../data/fitted/constants.json");
+const TREES: &[u8] = include_bytes!("../data/fitted/trees.bin");
 
 /// Which kernels of a library a set of tile constants stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -29,6 +29,7 @@ use preflop_kernels::traffic::{self, Levels};
 use preflop_kernels::{Machine, attention, conv, gemm, kernels_of, linear, rnn, rows};
 use preflop_ops::{Attention, Gemm, Op, OpCall, Pass, Rnn};
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 use preflop_units::{Bytes, Seconds};
 use std::collections::HashMap;
 
@@ -173,8 +174,8 @@ impl TimeModel {
             time = (time * c.factor).max(least);
             interval = c.interval.map_or(interval, |[low, high]| LogInterval { low, high });
         }
-        let low = (time * interval.low.exp()).max(compute).max(memory).min(time);
-        let high = (time * interval.high.exp()).max(time);
+        let low = (time * interval.low.exponential()).max(compute).max(memory).min(time);
+        let high = (time * interval.high.exponential()).max(time);
         OpPrediction {
             time: Seconds(time),
             low: Seconds(low),

@@ -14,6 +14,8 @@ export interface Prediction {
   memory: Record<string, number>; assumptions: { key: string; value: number; why: string }[];
 }
 
+export interface Ranking { base_ms: number; options: { options: string[]; iteration_ms: number; gain: number; fits: boolean; memory_mib: number; how: string[]; cost: string[] }[]; }
+
 export interface KernelForm {
   algorithm: string; tile: [number, number] | null; split: number | null; ctas: number | null; waves: number | null;
   compute_us: number | null; l2_us: number | null; dram_us: number | null; latency_us: number | null;
@@ -28,7 +30,7 @@ export interface LayerAnswer {
 
 export interface Offer {
   gpu: string; title: string; batch: number; precision: string; iteration_ms: number; low_ms: number; high_ms: number; samples_per_s: number;
-  memory_mib: number; needed_mib: number; gpu_memory_mib: number; fits: boolean; usd_per_hour: number | null; price_date: string | null; price_source: string | null;
+  memory_mib: number; needed_mib: number; gpu_memory_mib: number; fits: boolean; evidence: string; usd_per_hour: number | null; price_date: string | null; price_source: string | null;
   usd_per_million_samples: number | null; watts: number; joules_per_sample: number; bound: string; pareto: boolean;
   run_hours: number | null; run_usd: number | null; keeps_limits: boolean | null; chosen: boolean;
 }
