@@ -11,7 +11,7 @@ use std::path::Path;
 use std::{env, fs};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let data = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../data/fitted");
+    let data = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("data/fitted");
     let out = env::var("OUT_DIR")?;
     let [constants, trees] = ["constants.json", "trees.bin"].map(|name| data.join(name));
     for file in [&constants, &trees] {

@@ -11,6 +11,20 @@ if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
 
+class Advice(TypedDict):
+    """One way to run, with what it brings."""
+
+    cost: list[str]
+    fits: bool
+    gain: float
+    high_ms: float
+    how: list[str]
+    iteration_ms: float
+    low_ms: float
+    memory_mib: float
+    options: list[str]
+
+
 class Assumption(TypedDict):
     """A figure that the file did not hold."""
 
@@ -189,6 +203,7 @@ class Offer(TypedDict):
     batch: int
     bound: str
     chosen: bool
+    evidence: str
     fits: bool
     gpu: str
     gpu_busy_ms: float
@@ -318,6 +333,15 @@ class Prediction(TypedDict):
     parameters: int
     samples_per_s: float
     unmodelled: list[Unmodelled]
+
+
+class Ranking(TypedDict):
+    """The answer of `advise`."""
+
+    already: list[str]
+    base_ms: float
+    notes: list[str]
+    options: list[Advice]
 
 
 class RoofData(TypedDict):

@@ -1,6 +1,6 @@
 // Pages to test, written by the command line, and a browser to open them in.
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -12,6 +12,7 @@ export const binary = candidates.find((path) => path && existsSync(path));
 if (!binary) throw new Error("no preflop binary: run `cargo build` or set PREFLOP_BIN");
 
 export const folder = process.env.PREFLOP_PAGES ?? mkdtempSync(join(tmpdir(), "preflop-pages-"));
+mkdirSync(folder, { recursive: true });
 
 /** Runs `preflop ARGS -o NAME` and gives the address of the page. */
 export function page(name, ...args) {

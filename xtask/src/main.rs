@@ -6,14 +6,18 @@
 
 mod bench;
 mod bundle;
+mod dist;
 mod frozen;
 mod fuzz;
 mod licences;
+mod links;
 mod needs;
+mod page;
 mod papers;
 mod python;
 mod readme;
 mod run;
+mod site;
 mod spelling;
 mod test;
 mod validate;
@@ -30,6 +34,9 @@ const HELP: &str = "usage: cargo xtask TASK
   bench            speed of start-up, predictions and operator files
   papers [write]   every figure of docs/papers.toml as the program answers it, or docs/papers.md anew
   validate-shared  checks against the shared data folder (PREFLOP_SHARED, default ../shared)
+  page [FILE]      the tool as one web page without a server (default preflop.html)
+  site             the documentation as a site, in target/site (mdBook)
+  dist             packages, wheel, container, man pages, completions and site, each built and tried
   readme           rewrites the example in README.md with what the tool prints
   fuzz [SECONDS] [TARGET...] [--jobs N] [--executions N] [--wall SECONDS] [--programs FOLDER]
                    random input into every reader, so long each (default 60 seconds), or in turn until so many
@@ -59,6 +66,11 @@ fn task() -> anyhow::Result<()> {
         ["bench"] => bench::run(&root),
         ["ray"] => python::tables(&root),
         ["validate-shared"] => validate::run(&root),
+        ["page"] => page::run(&root, "preflop.html"),
+        ["page", file] => page::run(&root, file),
+        ["site"] => site::run(&root),
+        ["dist"] => dist::run(&root, ""),
+        ["dist", only] => dist::run(&root, only),
         ["readme"] => readme::run(&root, true),
         ["fuzz", "nightly"] => fuzz::nightly(&root),
         ["fuzz", options @ ..] => fuzz::run(&root, &fuzz::Options::parse(options)?),

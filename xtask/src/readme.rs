@@ -1,6 +1,6 @@
-//! `cargo xtask readme`: the example in README.md is what the tool prints today, and a test says so.
+//! README.md: its example is what the tool prints today (`cargo xtask readme` rewrites it), its blocks run as they stand.
 
-use crate::run::{cargo, output_of};
+use crate::run::{cargo, output_of, program, succeed};
 use anyhow::Context as _;
 use std::path::Path;
 
@@ -23,5 +23,40 @@ pub fn run(root: &Path, rewrite: bool) -> anyhow::Result<()> {
     std::fs::write(&path, format!("{before}{COMMAND}{printed}{}", &rest[end..]))
         .context("cannot write README.md")?;
     println!("README.md rewritten");
+    Ok(())
+}
+
+/// A block that a newcomer copies, by the name in the comment before it.
+fn block(readme: &str, name: &str) -> anyhow::Result<String> {
+    let start = format!("<!-- block: {name} -->\n```sh\n");
+    let (_, rest) = readme.split_once(&start).with_context(|| format!("README.md has no block `{name}`"))?;
+    let (block, _) = rest.split_once("\n```").with_context(|| format!("the block `{name}` does not end"))?;
+    Ok(block.to_string())
+}
+
+/// Runs the blocks for newcomers as they stand, with one change: the program is the one that the tests have built.
+pub fn blocks(root: &Path) -> anyhow::Result<()> {
+    let readme = std::fs::read_to_string(root.join("README.md")).context("cannot read README.md")?;
+    succeed(&mut cargo(root, &["build", "--quiet", "--locked", "-p", "preflop"]))?;
+    for (name, says) in [("prediction", "per iteration"), ("report", "report written"), ("trace", "l4")] {
+        let block = block(&readme, name)?;
+        anyhow::ensure!(block.contains("cargo run --release -- "), "the block `{name}` builds nothing");
+        let script = block.replace("cargo run --release -- ", "target/debug/preflop ");
+        let said = output_of(&mut program(root, "bash", &["-euo", "pipefail", "-c", &script]))?;
+        anyhow::ensure!(said.contains(says), "the block `{name}` does not say `{says}`:\n{said}");
+        println!("    {name}: {} lines", said.lines().count());
+    }
+    std::fs::remove_file(root.join("report.html")).context("the block `report` wrote no report.html")
+}
+
+/// Runs the block that records a step, with a Python that has the package installed.
+pub fn python_block(root: &Path, python: &Path) -> anyhow::Result<()> {
+    let readme = std::fs::read_to_string(root.join("README.md")).context("cannot read README.md")?;
+    let block = block(&readme, "python")?;
+    let (install, rest) = block.split_once('\n').context("the block `python` has one line")?;
+    anyhow::ensure!(install.contains("pip install"), "the block `python` installs nothing");
+    let script = rest.replace(".venv/bin/python", &python.to_string_lossy());
+    let said = output_of(&mut program(root, "bash", &["-euo", "pipefail", "-c", &script]))?;
+    anyhow::ensure!(said.contains("ms"), "the block `python` predicts nothing:\n{said}");
     Ok(())
 }

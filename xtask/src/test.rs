@@ -2,7 +2,7 @@
 
 use crate::needs::{self, Needs};
 use crate::run::{cargo, program, step, succeed, works};
-use crate::{bundle, licences, papers, python, readme, spelling};
+use crate::{bundle, dist, licences, links, page, papers, python, readme, spelling};
 use anyhow::Context as _;
 use std::path::Path;
 
@@ -31,10 +31,13 @@ pub fn run(root: &Path, only: &str) -> anyhow::Result<()> {
     step("tests", &|| tests(root))?;
     step("example in README.md", &|| readme::run(root, false))?;
     step("figures of the papers", &|| papers::run(root, false))?;
+    step("blocks in README.md", &|| readme::blocks(root))?;
     step("documentation", &|| {
         let mut doc = cargo(root, &["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
         succeed(doc.env("RUSTDOCFLAGS", "-D warnings"))
     })?;
+    step("links", &|| links::check(root))?;
+    step("packages are whole", &|| dist::whole(root))?;
     step("licences and sources", &|| licences::check(root))?;
     step("dependencies by cargo-deny", &|| {
         succeed(&mut cargo(root, &["deny", "--offline", "check", "bans", "licenses", "sources"]))
@@ -98,7 +101,8 @@ fn browser(root: &Path) -> anyhow::Result<()> {
     succeed(&mut program(&web, "npm", &["install", "--silent", "--no-audit", "--no-fund"]))?;
     bundle::check(root)?;
     // The program of this tree, not one that an earlier build left behind.
-    succeed(&mut cargo(root, &["build", "--quiet", "--locked", "-p", "preflop"]))?;
+    let core = page::core(root)?;
+    succeed(cargo(root, &["build", "--quiet", "--locked", "-p", "preflop"]).env(page::CORE, core))?;
     let built = root.join("target/debug/preflop");
     let chromium = needs::chromium().context("there is no Chromium")?;
     succeed(program(&web, "npm", &["test"]).env("PREFLOP_BIN", built).env("CHROMIUM", chromium))

@@ -28,6 +28,8 @@ pub struct Row {
     needed_mib: f64,
     gpu_memory_mib: f64,
     fits: bool,
+    /// What the time rests on: this GPU measured, its generation, or never measured.
+    evidence: &'static str,
     usd_per_hour: Option<f64>,
     #[schema(value_type = Option<String>)]
     price_date: Option<Date>,
@@ -96,6 +98,7 @@ pub fn answer(engine: &Engine, asked: &Compare) -> Result<Vec<Row>, ApiError> {
             needed_mib: reserve.needed(prudent).mib(),
             gpu_memory_mib: gpu.memory.mib(),
             fits: reserve.fits(prudent, gpu),
+            evidence: engine.model.nearness(gpu).name(),
             usd_per_hour,
             price_date: quote.as_ref().map(|q| q.date),
             price_source: given.map(|_| "given".to_string()).or(quote.map(|q| q.source)),

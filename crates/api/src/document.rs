@@ -5,6 +5,7 @@ use crate::error::ApiError;
 use crate::types::{nullable, schemas_of_answers};
 use crate::{catalogue, compare, delta, explore, layer, predict, question, roofline};
 use preflop_core::model::zoo;
+use preflop_core::report::advise::Ranking;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
@@ -18,6 +19,7 @@ use utoipa::OpenApi;
     components(schemas(
         question::Run,
         question::Predict,
+        question::Advise,
         question::Layer,
         question::Compare,
         question::Roofline,
@@ -26,6 +28,7 @@ use utoipa::OpenApi;
         question::Delta,
         question::GpuQuestion,
         predict::Answer,
+        Ranking,
         layer::Answer,
         compare::Row,
         roofline::Answer,
@@ -42,6 +45,7 @@ struct Questions;
 fn described(kind: Kind) -> (Option<&'static str>, &'static str) {
     match kind {
         Kind::Predict => (Some("Predict"), "Time, interval, memory and operators of one iteration on a GPU"),
+        Kind::Advise => (Some("Advise"), "Options that make an iteration faster on a GPU, the best first"),
         Kind::Layer => (Some("Layer"), "One layer down to its kernels, with tile, waves and traffic"),
         Kind::Compare => {
             (Some("Compare"), "One run on many GPUs: time, memory, dollars, energy, Pareto front")
@@ -61,6 +65,7 @@ fn described(kind: Kind) -> (Option<&'static str>, &'static str) {
 fn example(kind: Kind) -> Value {
     match kind {
         Kind::Predict => json!({ "model": "resnet50", "gpu": "h100", "batch": 64, "precision": "amp" }),
+        Kind::Advise => json!({ "model": "resnet50", "gpu": "h100" }),
         Kind::Layer => json!({ "model": "resnet50", "gpu": "h100", "name": "layer1.0.conv2" }),
         Kind::Compare => json!({ "model": "gpt2", "precision": "bf16", "rank": "cost" }),
         Kind::Roofline => json!({ "model": "resnet50", "gpus": ["h100", "a100"], "precision": "amp" }),
@@ -78,6 +83,7 @@ fn answered(kind: Kind) -> Value {
     let list = |items: Value| json!({ "type": "array", "items": items });
     match kind {
         Kind::Predict => of("Prediction"),
+        Kind::Advise => of("Ranking"),
         Kind::Layer => of("LayerAnswer"),
         Kind::Compare => list(of("Offer")),
         Kind::Roofline => of("RooflineAnswer"),
@@ -187,6 +193,7 @@ const RUN: [&str; 6] = ["model", "batch", "seq", "precision", "mode", "optimizer
 pub(crate) fn check_fields(kind: Kind, fields: &Map<String, Value>) -> Result<(), ApiError> {
     let own: &[&str] = match kind {
         Kind::Predict => &["gpu", "layers"],
+        Kind::Advise => &["gpu"],
         Kind::Layer => &["gpu", "name"],
         Kind::Compare => &["gpus", "rank", "pricing", "prices", "samples", "budget_usd"],
         Kind::Roofline => &["gpus"],

@@ -1,8 +1,8 @@
 //! The one function: a question in, an answer out.
 
 use crate::error::ApiError;
-use crate::question::{Compare, Delta, Explore, GpuQuestion, Layer, Nothing, Predict, Roofline};
-use crate::{compare, delta, document, explore, job, layer, predict, roofline};
+use crate::question::{Advise, Compare, Delta, Explore, GpuQuestion, Layer, Nothing, Predict, Roofline};
+use crate::{advise, compare, delta, document, explore, job, layer, predict, roofline};
 use preflop_core::Gpu;
 use preflop_core::cost::Catalogue;
 use preflop_core::gpu::catalog;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 #[allow(missing_docs)]
 pub enum Kind {
     Predict,
+    Advise,
     Layer,
     Compare,
     Roofline,
@@ -32,8 +33,9 @@ pub enum Kind {
 
 impl Kind {
     /// All, in the order of the document.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Predict,
+        Self::Advise,
         Self::Layer,
         Self::Compare,
         Self::Roofline,
@@ -51,6 +53,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Predict => "predict",
+            Self::Advise => "advise",
             Self::Layer => "layer",
             Self::Compare => "compare",
             Self::Roofline => "roofline",
@@ -130,6 +133,7 @@ impl Engine {
         document::check_fields(kind, &fields)?;
         match kind {
             Kind::Predict => predict::answer(self, &parse::<Predict>(fields)?),
+            Kind::Advise => text(&advise::answer(self, &parse::<Advise>(fields)?)?),
             Kind::Layer => text(&layer::answer(self, &parse::<Layer>(fields)?)?),
             Kind::Compare => text(&compare::answer(self, &parse::<Compare>(fields)?)?),
             Kind::Roofline => text(&roofline::answer(self, &parse::<Roofline>(fields)?)?),

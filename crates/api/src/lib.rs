@@ -8,6 +8,7 @@
 //! much time comes from the shell: recordings as a [`Profile`](preflop_core::profile::Profile), the scoreboard as a
 //! function.
 
+mod advise;
 pub mod catalogue;
 mod compare;
 mod delta;

@@ -59,6 +59,17 @@ pub struct Predict {
     pub layers: bool,
 }
 
+/// Ways to run an iteration faster on a GPU, the best first.
+#[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
+pub struct Advise {
+    /// What runs.
+    #[serde(flatten)]
+    pub run: Run,
+    /// GPU by name or alias.
+    #[schema(schema_with = schema::gpu)]
+    pub gpu: String,
+}
+
 /// The operators of one layer, with the kernels behind them.
 #[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
 pub struct Layer {

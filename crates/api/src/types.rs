@@ -284,6 +284,7 @@ mod tests {
         let questions = [
             (Kind::Predict, json!({ "model": "resnet18", "gpu": "h100", "batch": 8, "layers": true })),
             (Kind::Predict, json!({ "model": "gpt2-xl", "gpu": "t4", "batch": 512, "precision": "amp" })),
+            (Kind::Advise, json!({ "model": "resnet18", "gpu": "a100" })),
             (Kind::Layer, json!({ "model": "resnet18", "gpu": "a100", "name": "layer1.0.conv2" })),
             (Kind::Compare, json!({ "model": "bert-base", "samples": 1_000_000, "budget_usd": 50 })),
             (Kind::Roofline, json!({ "model": "resnet18", "gpus": ["h100", "p4"] })),

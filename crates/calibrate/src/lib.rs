@@ -15,3 +15,6 @@ pub mod report;
 pub mod stats;
 pub mod watch;
 pub mod worker;
+
+/// The program with which `preflop measure` times operators in PyTorch.
+pub const MEASURE_SCRIPT: &str = include_str!("measure.py");

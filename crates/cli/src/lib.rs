@@ -7,6 +7,7 @@ mod cluster_args;
 mod commands;
 mod destination;
 mod error;
+mod grid;
 mod input;
 mod launches;
 mod model_file;
@@ -68,11 +69,13 @@ enum Command {
     Roofline(commands::roofline::RooflineArgs),
     Report(commands::report::ReportArgs),
     Serve(commands::serve::ServeArgs),
+    Page(commands::page::PageArgs),
     Calibrate(commands::calibrate::CalibrateArgs),
     Measure(commands::measure::MeasureArgs),
     Fit(commands::fit::FitArgs),
     Host(commands::host::HostArgs),
     Completions(commands::completions::CompletionsArgs),
+    Man(commands::man::ManArgs),
 }
 
 fn execute(cli: Cli) -> anyhow::Result<()> {
@@ -103,10 +106,12 @@ fn execute(cli: Cli) -> anyhow::Result<()> {
         Command::Roofline(args) => commands::roofline::run(&args, &output),
         Command::Report(args) => commands::report::run(&args, &output),
         Command::Serve(args) => commands::serve::run(&args, &output),
+        Command::Page(args) => commands::page::run(&args, &output),
         Command::Calibrate(args) => commands::calibrate::run(&args, &output),
         Command::Measure(args) => commands::measure::run(&args, &output),
         Command::Fit(args) => commands::fit::run(&args, &output),
         Command::Host(args) => commands::host::run(&args, &output),
+        Command::Man(args) => commands::man::run(&args, Cli::command()),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
     }
 }

@@ -6,6 +6,7 @@ use crate::shape;
 use comfy_table::{Cell, Color};
 use preflop_api::predict::{Answer, steps};
 use preflop_core::model::{Iteration, MemoryUse, Phase, Step};
+use preflop_core::report::advise::Advice;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
 use preflop_core::units::{Bytes, Flops, Seconds};
 use preflop_core::{Gpu, Pass};
@@ -24,6 +25,9 @@ pub struct Report<'a> {
     /// Every kernel, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launches: Option<Vec<launches::Row<'a>>>,
+    /// Ways to run it faster, for people; `preflop advise` has them as JSON.
+    #[serde(skip)]
+    pub helps: Vec<Advice>,
     #[serde(skip)]
     gpu: &'a Gpu,
     #[serde(skip)]
@@ -32,6 +36,9 @@ pub struct Report<'a> {
     parts: MemoryUse,
 }
 
+/// Options named that would help, and the share of the time from which one is.
+const HELPS: usize = 3;
+const WORTH: f64 = 0.05;
 /// Operators shown to people.
 const SHOWN: usize = 10;
 
@@ -45,7 +52,14 @@ impl<'a> Report<'a> {
         largest_batch: Option<u64>,
     ) -> Self {
         let answer = Answer::new(question, gpu, iteration, p, largest_batch);
-        Self { answer, launches: None, gpu, steps: steps(iteration, p).0, parts: iteration.memory }
+        Self {
+            answer,
+            launches: None,
+            helps: Vec::new(),
+            gpu,
+            steps: steps(iteration, p).0,
+            parts: iteration.memory,
+        }
     }
 
     /// Adds what is said in tokens.
@@ -243,6 +257,7 @@ impl<'a> Report<'a> {
         if !self.answer.fits {
             out.push(self.how_to_fit());
         }
+        out.extend(self.what_would_help());
         out.extend(self.answer.question.notes.iter().map(|n| format!("Note: {n}")));
         if !self.answer.unmodelled.is_empty() {
             let list: Vec<String> = self
@@ -254,6 +269,15 @@ impl<'a> Report<'a> {
             out.push(format!("Not modelled, estimated from bytes alone: {}", list.join(", ")));
         }
         out
+    }
+
+    /// The best single options that fit, in the words of `advise`.
+    fn what_would_help(&self) -> Option<String> {
+        let worth = self.helps.iter().filter(|o| o.fits && o.gain >= WORTH).take(HELPS);
+        let said: Vec<String> =
+            worth.map(|o| format!("{} saves {:.0} %", o.options.join(" "), 100.0 * o.gain)).collect();
+        (!said.is_empty())
+            .then(|| format!("Faster: {}. `preflop advise` tries them together.", said.join(", ")))
     }
 
     fn how_to_fit(&self) -> String {

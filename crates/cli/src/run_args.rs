@@ -232,6 +232,11 @@ impl RunArgs {
         })
     }
 
+    /// Are layout, attention and open dimensions left as they are?
+    pub fn is_plain(&self) -> bool {
+        self.layout == Layout::Nchw && self.attention == AttentionChoice::Fused && self.dims.is_empty()
+    }
+
     /// How the model is lowered.
     pub fn options(&self) -> LowerOptions {
         LowerOptions { mode: self.mode.mode(), precision: self.precision(), optimizer: self.optimizer }

@@ -18,6 +18,7 @@ use preflop_core::model::{Iteration, Phase};
 use preflop_core::ops::Layout;
 use preflop_core::time::IterationPrediction;
 use preflop_core::units::Bytes;
+use preflop_core::units::math::Elementary as _;
 use preflop_core::{Op, Pass};
 
 /// Bytes of a bucket, and of the first, which is small so that reduction starts early (PyTorch's defaults).
@@ -39,7 +40,7 @@ pub fn largest_of(n: f64) -> f64 {
     }
     let p = (n - 0.375) / (n + 0.25);
     // Abramowitz and Stegun 26.2.23, error below 4.5e-4.
-    let t = (-2.0 * (1.0 - p).ln()).sqrt();
+    let t = (-2.0 * (1.0 - p).natural_log()).sqrt();
     t - (2.515_517 + t * (0.802_853 + t * 0.010_328))
         / (1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308)))
 }
@@ -170,7 +171,8 @@ pub fn predict(
     };
     let waiting = imbalance * largest_of(n as f64) * alone;
     let time = alone + exposed + waiting;
-    let own = LogInterval { low: (one.low.0 / alone).ln(), high: (one.high.0 / alone).ln() };
+    let own =
+        LogInterval { low: (one.low.0 / alone).natural_log(), high: (one.high.0 / alone).natural_log() };
     let link = collectives.predict(Kind::AllReduce, group, BUCKET, cluster).interval;
     let interval = LogInterval::joined(&[(alone, own), (exposed, link), (waiting, LogInterval::factor(3.0))]);
     DataParallel { time, interval, alone, exposed, waiting, links, bytes, efficiency: alone / time }

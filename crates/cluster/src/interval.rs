@@ -1,5 +1,6 @@
 //! 90 % intervals of logarithmic errors, and how errors of several parts add up.
 
+use preflop_core::units::math::Elementary as _;
 use serde::{Deserialize, Serialize};
 
 /// Natural logs of measured over predicted at the 5th and 95th percentile.
@@ -14,7 +15,7 @@ pub struct LogInterval {
 impl LogInterval {
     /// A factor either way.
     pub fn factor(of: f64) -> Self {
-        Self { low: -of.ln(), high: of.ln() }
+        Self { low: -of.natural_log(), high: of.natural_log() }
     }
 
     /// From errors of rows that were left out: their 5th and 95th percentile, which always span zero.
@@ -29,7 +30,7 @@ impl LogInterval {
 
     /// Both ends around a value.
     pub fn around(self, value: f64) -> (f64, f64) {
-        (value * self.low.exp(), value * self.high.exp())
+        (value * self.low.exponential(), value * self.high.exponential())
     }
 
     /// The interval of a sum of parts with independent errors: variances of each side add.

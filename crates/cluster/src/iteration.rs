@@ -23,6 +23,7 @@ use crate::rank::{Busy, OperatorTimes};
 use crate::strategy::{Recompute, Schedule, Strategy};
 use crate::{Cluster, ClusterError};
 use preflop_core::Dtype;
+use preflop_core::units::math::Elementary as _;
 
 /// The question: a model on a cluster.
 #[derive(Debug, Clone, Copy)]
@@ -111,7 +112,7 @@ fn beside(a: f64, b: f64) -> f64 {
     if larger <= 0.0 {
         return 0.0;
     }
-    larger * (1.0 + (a.min(b) / larger).powf(NORM)).powf(1.0 / NORM)
+    larger * (1.0 + (a.min(b) / larger).power(NORM)).power(1.0 / NORM)
 }
 
 /// Seconds that one microbatch keeps one stage, by cause.
@@ -310,7 +311,7 @@ impl Setting<'_> {
             let moved = 2.0 * bytes * m / self.cluster.node.gpu.host.0;
             b.host_exposed += (moved - m * t_max).max(0.0);
         }
-        b.straggler = STRAGGLER_PER_NODES * (self.cluster.count as f64).log2() * b.total();
+        b.straggler = STRAGGLER_PER_NODES * (self.cluster.count as f64).binary_log() * b.total();
         let interval = Self::interval(s, costs, &b, uses);
         Outcome {
             time: b.total(),
@@ -380,7 +381,7 @@ impl Setting<'_> {
         ]);
         let gpus = s.gpus() as f64;
         if gpus > STRAGGLER_FROM {
-            all.high += STRAGGLER_PER_DOUBLING * (gpus / STRAGGLER_FROM).log2();
+            all.high += STRAGGLER_PER_DOUBLING * (gpus / STRAGGLER_FROM).binary_log();
         }
         all
     }

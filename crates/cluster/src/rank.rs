@@ -6,6 +6,7 @@ use preflop_core::model::{HostWork, Iteration, Step};
 use preflop_core::ops::Family;
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
+use preflop_core::units::math::Elementary as _;
 
 /// Time of a list of operators on one GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -28,7 +29,7 @@ impl Busy {
         if self.time <= 0.0 {
             return LogInterval { low: 0.0, high: 0.0 };
         }
-        LogInterval { low: (self.low / self.time).ln(), high: (self.high / self.time).ln() }
+        LogInterval { low: (self.low / self.time).natural_log(), high: (self.high / self.time).natural_log() }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::rank::OperatorTimes;
 use crate::strategy::Strategy;
 use crate::{Cluster, Node};
 use preflop_core::Dtype;
+use preflop_core::units::math::Elementary as _;
 
 /// What grows with the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +122,7 @@ pub fn curve(q: &Question<'_>, sizes: &[u64], times: &impl OperatorTimes) -> Vec
 fn ends(plan: &Planned, efficiency: f64) -> (f64, f64) {
     let b = plan.breakdown;
     let links = (b.tp_exposed + b.cp_exposed + b.ep_exposed + b.dp_exposed + b.pp_transfer) / plan.time;
-    let doublings = (plan.gpus as f64 / 2000.0).log2().max(0.0);
+    let doublings = (plan.gpus as f64 / 2000.0).binary_log().max(0.0);
     let low = efficiency / (1.0 + 0.25 * links + 0.03 * doublings);
     (low, (efficiency / (1.0 - 0.2 * links)).max(efficiency))
 }

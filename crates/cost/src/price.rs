@@ -5,9 +5,9 @@ use super::{CostError, Date};
 use serde::Serialize;
 
 /// Cloud offers that ship with the tool; `preflop prices import` makes the file.
-pub const CLOUD: &str = include_str!("../../../data/prices/cloud.csv");
+pub const CLOUD: &str = include_str!("../data/prices/cloud.csv");
 /// Purchase prices that ship with the tool.
-pub const PURCHASE: &str = include_str!("../../../data/prices/purchase.csv");
+pub const PURCHASE: &str = include_str!("../data/prices/purchase.csv");
 
 /// Which price counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-const DIES: &str = include_str!("../../../data/dies.toml");
+const DIES: &str = include_str!("../data/dies.toml");
 
 #[derive(Debug, Deserialize)]
 struct Die {

@@ -6,7 +6,7 @@ use preflop_units::names::did_you_mean;
 
 macro_rules! files {
     ($($name:literal)*) => {
-        &[$(($name, include_str!(concat!("../../../data/gpus/", $name, ".toml")))),*]
+        &[$(($name, include_str!(concat!("../data/gpus/", $name, ".toml")))),*]
     };
 }
 

@@ -41,6 +41,7 @@ use preflop_learned::trees::{Features, MAX_FEATURES};
 use preflop_ops::{Attention, Pass};
 use preflop_units::Bytes;
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 
 /// Most queries of a tile.
 const QUERIES: f64 = 128.0;
@@ -266,7 +267,7 @@ fn decode(
     let waves = heads * split / sm;
     let full = heads * split / planned;
     let bytes = op.traffic(pass, dtype.size()).total().0;
-    let alone = if full < fill { (fill / full).powf(lone) } else { 1.0 };
+    let alone = if full < fill { (fill / full).power(lone) } else { 1.0 };
     let [miss, fitted] = [gpu, fitted_on].map(|g| miss_share(bytes, keep, g));
     let (cold, hot) = (bytes / (bw * gpu.dram_sustained.0), bytes / (hot * gpu.l2.0));
     let memory = alone * mixed(cold, hot, fitted, miss);
@@ -292,7 +293,7 @@ pub const OWN_FOREST: &str = "attention";
 pub const FEATURES: usize = 48;
 
 fn log2(x: f64) -> f32 {
-    (x.max(1e-30) as f32).log2()
+    (x.max(1e-30) as f32).binary_log()
 }
 
 /// Dimensionless features of the correction: shares of the closed form, waves, block efficiency, shape.

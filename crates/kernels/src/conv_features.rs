@@ -8,6 +8,7 @@ use preflop_learned::choice::{Guess, KEPT, Variant};
 use preflop_learned::trees::{Features, MAX_FEATURES};
 use preflop_ops::{Gemm, Pass};
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 
 /// Places that the shape fills: what the choosers see.
 pub const CHOICE_FEATURES: usize = 80;
@@ -15,7 +16,7 @@ pub const CHOICE_FEATURES: usize = 80;
 pub const FEATURES: usize = 127;
 
 fn log2(x: f64) -> f32 {
-    x.max(1e-30).log2() as f32
+    x.max(1e-30).binary_log() as f32
 }
 
 /// Where the constants of a family come from.
@@ -171,10 +172,10 @@ pub fn candidates_of(
             (g, time, form)
         })
         .collect();
-    let log: f64 = guesses.iter().map(|(g, t, _)| f64::from(g.probability) * t.ln()).sum();
+    let log: f64 = guesses.iter().map(|(g, t, _)| f64::from(g.probability) * t.natural_log()).sum();
     let weight: f64 = guesses.iter().map(|(g, _, _)| f64::from(g.probability)).sum();
     let reference = if weight > 0.0 {
-        (log / weight).exp()
+        (log / weight).exponential()
     } else {
         let plain = Variant::of_family(ConvFamily::Ffma);
         family_time(task, &plain, &ConvConstants::START, machine).time

@@ -7,6 +7,7 @@ use super::conv::{ConvConstants, ConvFamily, GENERAL, Task};
 use super::tile::{Product, Tiling, best, in_clusters, with_tile};
 use preflop_learned::choice::Variant;
 use preflop_ops::Pass;
+use preflop_units::math::Elementary as _;
 
 /// Pixels that one CTA of [`ConvFamily::Wgrad0`] sums over.
 const WGRAD0_PIXELS: f64 = 512.0;
@@ -197,7 +198,7 @@ fn work(task: &Task, variant: &Variant) -> Work {
 fn pack_groups(task: &Task, s: &Sizes, out: &mut Work) {
     let [x, w, y] = task.bytes();
     let most = s.ci.max(s.co);
-    let padded = most.log2().ceil().exp2().max(4.0);
+    let padded = most.binary_log().ceil().power_of_two().max(4.0);
     let columns = out.tile.map_or(64.0, |t| t[1]);
     if padded <= columns {
         let stride = (task.conv.stride[0] * task.conv.stride[1]) as f64;

@@ -3,6 +3,7 @@
 use super::Machine;
 use super::conv::{ConvFamily, Task};
 use preflop_ops::Pass;
+use preflop_units::math::Elementary as _;
 
 /// Constants of a family that is bound by memory and a key.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -57,7 +58,7 @@ pub fn depthwise_time(task: &Task, family: ConvFamily, c: &StreamConstants, mach
         (task.conv.flops().0 / 2.0 * c.work / machine.sm, 0.0)
     };
     let latency = cube(machine.latency);
-    c.t0 + (cube(bytes) + (cube(busy) + cube(chain)) * latency).cbrt()
+    c.t0 + (cube(bytes) + (cube(busy) + cube(chain)) * latency).cube_root()
 }
 
 /// Is it PyTorch's depthwise weight gradient, which has a form of its own?

@@ -16,6 +16,7 @@
 
 use preflop_gpu::Gpu;
 use preflop_ops::{Fused, FusedForm};
+use preflop_units::math::Elementary as _;
 
 /// What one form costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,7 +71,7 @@ pub struct Terms {
 impl Terms {
     /// The whole.
     pub fn time(&self) -> f64 {
-        self.start + (self.stream.powi(3) + self.issue.powi(3)).cbrt()
+        self.start + (self.stream.powi(3) + self.issue.powi(3)).cube_root()
     }
 }
 

@@ -6,6 +6,7 @@ use preflop_gpu::Architecture;
 use preflop_learned::trees::{Features, MAX_FEATURES};
 use preflop_ops::{Gemm, GemmKind, Layout};
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 
 /// How well the operands are aligned: decides which kernels a library may use.
 ///
@@ -111,7 +112,7 @@ pub fn plain_form(g: &Gemm, constants: &Constants, machine: &Machine, generation
 pub const FEATURES: usize = 62;
 
 fn log2(x: f64) -> f32 {
-    x.max(1e-30).log2() as f32
+    x.max(1e-30).binary_log() as f32
 }
 
 /// Dimensionless features of the correction: shares of the closed form, waves, tile efficiency, alignment,

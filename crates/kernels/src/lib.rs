@@ -20,6 +20,7 @@ pub mod traffic;
 
 use preflop_gpu::{Architecture, Gpu};
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 use tile::Tiling;
 
 /// The few figures of a GPU that the closed forms use, for one number format. SI units.
@@ -150,8 +151,8 @@ impl Machine {
         if self.burst > self.peak {
             // A shorter call has a higher rate, which makes it shorter: two rounds come within 1 %.
             for _ in 0..2 {
-                let long = (tiling.time / FREE).ln() / (LIMITED / FREE).ln();
-                let peak = self.burst * (self.peak / self.burst).powf(long.clamp(0.0, 1.0));
+                let long = (tiling.time / FREE).natural_log() / (LIMITED / FREE).natural_log();
+                let peak = self.burst * (self.peak / self.burst).power(long.clamp(0.0, 1.0));
                 tiling = form(&Self { peak, ..*self });
             }
         }

@@ -21,6 +21,7 @@ use super::tile::{Constants, PLAIN_TILES, Product, Tiling, best_of};
 use super::{Machine, alignment};
 use preflop_learned::trees::{Features, MAX_FEATURES};
 use preflop_ops::Pass;
+use preflop_units::math::Elementary as _;
 
 /// An algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -216,7 +217,7 @@ fn unfused(task: &Task, f: &Figures, machine: &Machine) -> Tiling {
 pub const FEATURES: usize = 31;
 
 fn log2(x: f64) -> f32 {
-    x.max(1e-30).log2() as f32
+    x.max(1e-30).binary_log() as f32
 }
 
 /// Features of the correction, from the times of the algorithms (infinite where one cannot do the task).

@@ -20,6 +20,7 @@ use preflop_learned::trees::{Features, MAX_FEATURES};
 use preflop_ops::{Gemm, Layout, Pass, Rnn, RnnKind};
 use preflop_units::Bytes;
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 
 /// The algorithm that PyTorch asks cuDNN for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -201,7 +202,7 @@ pub fn chain(op: &Rnn, constants: &[f64; CONSTANTS], input: f64, step_product: f
     let cells = op.batch as f64 * op.hidden as f64;
     let weights = op.kind.gates() as f64 * op.hidden as f64 * op.hidden as f64;
     let one = step + grow * (step_product - PRODUCT_LAUNCH_S).max(0.0) + state * cells + reuse * weights;
-    let abreast = layers.powf(1.0 - overlap.min(1.0)) * directions.powf(1.0 - both.min(1.0));
+    let abreast = layers.power(1.0 - overlap.min(1.0)) * directions.power(1.0 - both.min(1.0));
     let chain = op.seq as f64 * abreast * one;
     let input = input_share * input;
     let load = load * layers * directions * weights;
@@ -217,7 +218,7 @@ pub fn forest_name(pass: Pass) -> &'static str {
 pub const FEATURES: usize = 40;
 
 fn log2(x: f64) -> f32 {
-    (x.max(1e-30) as f32).log2()
+    (x.max(1e-30) as f32).binary_log()
 }
 
 /// Dimensionless features of the correction.

@@ -16,6 +16,7 @@
 use preflop_gpu::{Gpu, Vendor};
 use preflop_ops::{Op, OpCall, Pass, Rowwise, RowwiseKind};
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 
 /// Clocks of a step and of a row.
 pub type Figures = [f64; 2];
@@ -111,7 +112,7 @@ impl Kernel {
         let at_once = |slots: f64| {
             let chain = (rows / slots).max(1.0) * (clocks + row) / gpu.boost_clock.0;
             let in_flight = slots.min(rows) * cols * ELEMENT / gpu.l2_size.0;
-            let miss = ((in_flight / stays).ln() / (leaves / stays).ln()).clamp(0.0, 1.0);
+            let miss = ((in_flight / stays).natural_log() / (leaves / stays).natural_log()).clamp(0.0, 1.0);
             let passes = (2.0 + again * miss) * rows * cols * ELEMENT / gpu.dram_sustained.0;
             match self {
                 Self::Block => (passes.powi(4) + chain.powi(4)).sqrt().sqrt(),
@@ -124,7 +125,9 @@ impl Kernel {
         if again > 0.0 && stay < slots {
             let most = (leaves / stays * stay).min(slots);
             together =
-                together.min(least_between(stay.max(1.0).ln(), most.max(1.0).ln(), |u| at_once(u.exp())));
+                together.min(least_between(stay.max(1.0).natural_log(), most.max(1.0).natural_log(), |u| {
+                    at_once(u.exponential())
+                }));
         }
         gpu.kernel_floor.0 + together
     }

@@ -16,6 +16,7 @@ use preflop_ops::{
     Rowwise, RowwiseKind, SpatialKind,
 };
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 
 /// Reference time in seconds.
 pub fn reference(call: &OpCall, gpu: &Gpu) -> f64 {
@@ -60,7 +61,7 @@ fn layout(call: &OpCall) -> Layout {
             channels: o.channels as f64,
             area: (o.h * o.w) as f64,
             flag: f64::from(u8::from(o.channels_last)),
-            extra: (o.groups as f64).log2(),
+            extra: (o.groups as f64).binary_log(),
             align: o.h * o.w,
         },
         Op::Spatial(o) => Layout {
@@ -94,7 +95,7 @@ fn layout(call: &OpCall) -> Layout {
         Op::Embedding(o) => Layout {
             rows: o.tokens as f64,
             cols: o.dim as f64,
-            extra: (o.vocab as f64).log2(),
+            extra: (o.vocab as f64).binary_log(),
             align: o.dim,
             ..base
         },
@@ -120,7 +121,7 @@ fn code(call: &OpCall) -> f32 {
 }
 
 fn log2(x: f64) -> f32 {
-    x.max(1e-30).log2() as f32
+    x.max(1e-30).binary_log() as f32
 }
 
 /// Features of the correction; `form` is the time in seconds that the correction starts from.

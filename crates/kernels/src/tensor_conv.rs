@@ -22,6 +22,7 @@
 use super::conv::Task;
 use preflop_gpu::{Architecture, Gpu};
 use preflop_ops::Pass;
+use preflop_units::math::Elementary as _;
 
 /// Share of the datasheet's rate that boards with half-rate sums reach with large tiles.
 const GAIN: f64 = 1.27;
@@ -88,7 +89,7 @@ pub fn form(task: &Task, gpu: &Gpu) -> TensorConv {
     let rate = gpu.peak(task.dtype).0;
     let rho = rate / (sm * gpu.boost_clock.0) * if half { 1.0 } else { 2.0 };
     let early = matches!(gpu.architecture, Architecture::Volta | Architecture::Turing);
-    let peak = rate * GAIN * (512.0 / rho).powf(POWER) * if early { EARLY } else { 1.0 };
+    let peak = rate * GAIN * (512.0 / rho).power(POWER) * if early { EARLY } else { 1.0 };
     let dram = gpu.dram_sustained.0;
     let (m, n, k) = padded(task);
     let mut best = TensorConv {

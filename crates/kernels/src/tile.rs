@@ -27,6 +27,7 @@
 //! `lat` makes latencies longer on GPUs with a lower clock, D is what one result costs on its way out ([`Machine`]).
 
 use super::Machine;
+use preflop_units::math::Elementary as _;
 
 /// Fitted constants of one kernel class.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -318,7 +319,7 @@ pub fn best(p: &Product, c: &Constants, machine: &Machine) -> Tiling {
 pub fn best_of(p: &Product, c: &Constants, machine: &Machine, tiles: &[(f64, f64)], allowed: u16) -> Tiling {
     let fixed = Fixed::new(p, c, machine);
     let mut best = fixed.nothing();
-    let half = (-c.pw).exp2();
+    let half = (-c.pw).power_of_two();
     let halved = [1.0, half, half * half, half * half * half, half.powi(4), 1.0, 1.0, 1.0];
     let mut by_tile = [1.0; 12];
     let mut others = fixed.nothing();
@@ -345,7 +346,7 @@ pub fn with_tile(
     let p = &Product { step: depth.max(1.0), ..*p };
     let fixed = Fixed::new(p, c, machine);
     let mut best = fixed.nothing();
-    let small = (bm * bn / 16384.0).min(1.0).powf(c.pw);
+    let small = (bm * bn / 16384.0).min(1.0).power(c.pw);
     fixed.try_tile(p, c, machine.sm, (bm, bn, small), epilogue, &mut best);
     best.time += c.t0 * machine.latency;
     best
@@ -383,7 +384,7 @@ pub fn in_clusters(
     let at_once = resident(size, machine.sm);
     let waves = up(clusters / at_once);
     let teff = 1.0 / (1.0 + c.slope * (1.0 / bm + 1.0 / bn));
-    let small = (bm * bn / 16384.0).min(1.0).powf(c.pw);
+    let small = (bm * bn / 16384.0).min(1.0).power(c.pw);
     let part = up(p.k / 32.0) * 32.0;
     let tile = bm * bn * (2.0 * part * fixed.per_sm / (teff * small) + fixed.drain)
         + c.kl * machine.latency * (part / 32.0);

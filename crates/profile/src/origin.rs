@@ -2,6 +2,7 @@
 
 use super::Device;
 use preflop_gpu::{Gpu, Vendor, catalog};
+use preflop_units::math::Elementary as _;
 
 /// Lower case, letters and digits only, as words.
 fn words(name: &str) -> Vec<String> {
@@ -49,12 +50,12 @@ fn distance(device: &Device, gpu: &Gpu, said: &[String], nameless: bool) -> Opti
     let mut score = 0.0;
     match device.sm_count {
         Some(count) if nameless && count != gpu.sm_count => return None,
-        Some(count) => score += (f64::from(count) / f64::from(gpu.sm_count)).ln().abs(),
+        Some(count) => score += (f64::from(count) / f64::from(gpu.sm_count)).natural_log().abs(),
         None if nameless => return None,
         None => {}
     }
     if let Some(bytes) = device.memory_bytes {
-        let ratio = (bytes as f64 / gpu.memory.0).ln().abs();
+        let ratio = (bytes as f64 / gpu.memory.0).natural_log().abs();
         if nameless && ratio > 0.1 {
             return None;
         }

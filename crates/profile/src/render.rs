@@ -3,6 +3,7 @@
 use super::compare::Comparison;
 use super::explain::{Explanation, Part, Untimed};
 use super::stalls::Counted;
+use preflop_units::math::Elementary as _;
 use std::fmt::Write as _;
 
 /// How a report is written.
@@ -24,7 +25,7 @@ fn digits(x: f64) -> String {
     if x == 0.0 || !x.is_finite() {
         return format!("{x}");
     }
-    let places = (2.0 - x.abs().log10().floor()).clamp(0.0, 6.0) as usize;
+    let places = (2.0 - x.abs().decimal_log().floor()).clamp(0.0, 6.0) as usize;
     format!("{x:.places$}")
 }
 

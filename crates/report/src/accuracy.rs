@@ -7,7 +7,7 @@ use preflop_units::dtype::Dtype;
 use serde::{Deserialize, Serialize};
 
 /// Errors by family, written by `preflop-fit` next to the constants.
-const SCORES: &str = include_str!("../../../data/fitted/report.json");
+const SCORES: &str = include_str!("../data/fitted/report.json");
 
 /// One row of that file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -12,7 +12,7 @@ use preflop_units::dtype::Dtype;
 use serde::Serialize;
 
 /// One way to run, with what it brings.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Advice {
     /// The options, as on the command line.
     pub options: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Advice {
 }
 
 /// The answer of `advise`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Ranking {
     /// The run as asked for.
     pub base_ms: f64,
@@ -132,8 +132,20 @@ fn formats(base: Precision, gpu: &Gpu) -> Vec<Step<'static>> {
     out
 }
 
-/// Tries the options that apply and ranks them.
+/// Tries the options that apply, alone and together, and ranks them.
 pub fn rank(model: &TimeModel, graph: &Graph, options: LowerOptions, run: Run, gpu: &Gpu) -> Ranking {
+    rank_together(model, graph, options, run, gpu, MOST_TOGETHER)
+}
+
+/// As [`rank`], with at most so many options together: one takes a tenth of the time that three take.
+pub fn rank_together(
+    model: &TimeModel,
+    graph: &Graph,
+    options: LowerOptions,
+    run: Run,
+    gpu: &Gpu,
+    most_together: usize,
+) -> Ranking {
     let recorded = graph.fixed.is_some();
     let base = Trial {
         run,
@@ -179,7 +191,7 @@ pub fn rank(model: &TimeModel, graph: &Graph, options: LowerOptions, run: Run, g
     // Each alone, then each choice of one group with each of another, then all groups together.
     let mut trials: Vec<Trial> = Vec::new();
     let mut level = vec![(base.clone(), 0_usize)];
-    for _ in 0..MOST_TOGETHER {
+    for _ in 0..most_together {
         let mut next = Vec::new();
         for (trial, from) in &level {
             for (i, group) in groups.iter().enumerate().skip(*from) {

@@ -23,6 +23,7 @@ use preflop_roofline::{By, Entry, Machine, Row, RowData, Rows, entries_of_iterat
 use preflop_schedule::IterationPrediction;
 use preflop_time::{Bound, Nearness, TimeModel};
 use preflop_units::Seconds;
+use preflop_units::math::Elementary as _;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -317,7 +318,7 @@ pub(crate) fn three(x: f64) -> String {
     if x == 0.0 || !x.is_finite() {
         return format!("{x}");
     }
-    let decimals = (2.0 - x.abs().log10().floor()).clamp(0.0, 9.0);
+    let decimals = (2.0 - x.abs().decimal_log().floor()).clamp(0.0, 9.0);
     format!("{x:.*}", decimals as usize)
 }
 
@@ -363,7 +364,7 @@ mod tests {
             quotes: &quotes,
         };
         let answers: Vec<_> = gpus.iter().zip(&predictions).collect();
-        let helps = changes(&model, &graph, &options, &iteration, &gpus[0]);
+        let helps = changes(&model, &graph, &options, preflop_graph::Run::Eager, &iteration, &gpus[0]);
         report(&question, &iteration, &answers, helps).unwrap()
     }
 

@@ -2,6 +2,7 @@
 
 use super::machine::{Level, Machine};
 use super::rows::Row;
+use preflop_units::math::Elementary as _;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -119,7 +120,7 @@ fn six(x: f64) -> f64 {
     if x == 0.0 || !x.is_finite() {
         return x;
     }
-    let scale = 10f64.powf(5.0 - x.abs().log10().floor());
+    let scale = 10f64.power(5.0 - x.abs().decimal_log().floor());
     if scale.is_finite() && scale > 0.0 { (x * scale).round() / scale } else { x }
 }
 

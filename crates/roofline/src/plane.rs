@@ -4,6 +4,7 @@
 use super::bounds::Work;
 use super::machine::{Level, Machine, Pipe};
 use preflop_units::Seconds;
+use preflop_units::math::Elementary as _;
 use serde::Serialize;
 
 /// A point of the plane.
@@ -64,9 +65,9 @@ impl Plane {
 
 /// Whole powers of ten just outside `[low, high]`.
 pub fn decades(low: f64, high: f64) -> (f64, f64) {
-    let below = low.max(f64::MIN_POSITIVE).log10().floor();
-    let above = high.max(f64::MIN_POSITIVE).log10().ceil();
-    (10f64.powf(below), 10f64.powf(above.max(below + 1.0)))
+    let below = low.max(f64::MIN_POSITIVE).decimal_log().floor();
+    let above = high.max(f64::MIN_POSITIVE).decimal_log().ceil();
+    (10f64.power(below), 10f64.power(above.max(below + 1.0)))
 }
 
 #[cfg(test)]

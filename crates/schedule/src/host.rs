@@ -15,7 +15,7 @@ use preflop_units::Seconds;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
-const FITTED: &str = include_str!("../../../data/fitted/host.toml");
+const FITTED: &str = include_str!("../data/fitted/host.toml");
 
 /// Sharpness of the corner between GPU and host time.
 const NORM: f64 = 10.0;

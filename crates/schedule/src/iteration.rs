@@ -20,6 +20,7 @@ use preflop_gpu::Gpu;
 use preflop_graph::{Iteration, Phase};
 use preflop_ops::{ElementwiseKind, Family, Op, OpCall, Pass};
 use preflop_time::{Bound, Nearness, OpPrediction, TimeModel};
+use preflop_units::math::Elementary as _;
 use preflop_units::{Bytes, Dtype, Flops, Seconds};
 use std::collections::HashMap;
 
@@ -92,10 +93,10 @@ pub fn stream_overlap(call: &OpCall, launches: f64) -> f64 {
                 _ => [0.085, 0.135],
             };
             let k = if call.pass == Pass::Fwd { forward } else { backward };
-            1.0 + k * (2.0 * r.batch as f64).log2()
+            1.0 + k * (2.0 * r.batch as f64).binary_log()
         }
         Op::Conv(c) if c.groups > 1 && launches >= c.groups as f64 => {
-            (12.0 / (c.batch as f64).cbrt()).clamp(1.0, 5.0).min(c.groups as f64)
+            (12.0 / (c.batch as f64).cube_root()).clamp(1.0, 5.0).min(c.groups as f64)
         }
         _ => 1.0,
     }
@@ -272,8 +273,8 @@ struct Spread {
 impl Spread {
     fn add(&mut self, family: Family, p: &OpPrediction, count: f64) {
         // In log, as the intervals were measured: the long upper tail of single calls does not add up to one of sums.
-        let down = p.time.0 * (p.time / p.low).ln() * count / NORMAL_90;
-        let up = p.time.0 * (p.high / p.time).ln() * count / NORMAL_90;
+        let down = p.time.0 * (p.time / p.low).natural_log() * count / NORMAL_90;
+        let up = p.time.0 * (p.high / p.time).natural_log() * count / NORMAL_90;
         if matches!(family, Family::Conv | Family::Rnn | Family::Spatial) {
             self.layered += p.time.0 * count;
         }
@@ -298,8 +299,8 @@ impl Spread {
         };
         let work = if self.layered > LAYERED * wall.0 { layers } else { others };
         let common = NORMAL_90 * f64::hypot(gpu, work);
-        let wider = |side: f64| (side / wall.0.max(1e-12)).hypot(common);
-        (wall.0 * (1.0 - (-wider(down)).exp()), wall.0 * (wider(up).exp() - 1.0))
+        let wider = |side: f64| (side / wall.0.max(1e-12)).hypotenuse(common);
+        (wall.0 * (1.0 - (-wider(down)).exponential()), wall.0 * (wider(up).exponential() - 1.0))
     }
 
     fn total(&self) -> (f64, f64) {

@@ -9,6 +9,14 @@ use rust_embed::RustEmbed;
 #[folder = "assets/"]
 struct Files;
 
+const SCRIPT: &str = include_str!("../assets/app.js");
+const STYLE: &str = include_str!("../assets/app.css");
+
+/// Script and style of the application, for a page that carries them inside.
+pub fn application() -> (&'static str, &'static str) {
+    (SCRIPT, STYLE)
+}
+
 /// Pages of the application: one document, which reads its address itself.
 pub const PAGES: [&str; 8] =
     ["/", "/predict", "/compare", "/roofline", "/explore", "/profile", "/accuracy", "/api"];

@@ -24,5 +24,6 @@ compile_error!(
     "the server needs `panic = \"unwind\"`: with `abort`, one failing request would end all of them"
 );
 
+pub use assets::application;
 pub use config::{Config, Limits, ServeError, random_token};
 pub use connection::Server;

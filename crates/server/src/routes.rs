@@ -9,7 +9,7 @@ use crate::{assets, guard, reply, upload};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::{Method, Response, StatusCode, header};
+use axum::http::{HeaderMap, Method, Response, StatusCode, header};
 use axum::middleware;
 use axum::routing::{any, get, post};
 use futures_util::StreamExt as _;
@@ -82,9 +82,19 @@ async fn page(request: Request) -> Response<Body> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return wrong_method("GET");
     }
-    assets::file(path, request.headers()).unwrap_or_else(|| {
-        reply::problem(StatusCode::NOT_FOUND, "not_found", "there is nothing at this address", None)
-    })
+    if let Some(found) = assets::file(path, request.headers()) {
+        return found;
+    }
+    // A browser gets the application, which says that there is nothing at this address; a program gets JSON.
+    let accepted = request.headers().get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    if accepted.contains("text/html")
+        && !path.starts_with("/api/")
+        && let Some(mut page) = assets::file("/", &HeaderMap::new())
+    {
+        *page.status_mut() = StatusCode::NOT_FOUND;
+        return page;
+    }
+    reply::problem(StatusCode::NOT_FOUND, "not_found", "there is nothing at this address", None)
 }
 
 fn wrong_method(right: &'static str) -> Response<Body> {

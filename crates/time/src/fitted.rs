@@ -346,8 +346,8 @@ fn open_flat(bytes: &'static [u8]) -> Option<Opened> {
 mod tests {
     use super::*;
 
-    const CONSTANTS: &str = include_str!("../../../data/fitted/constants.json");
-    const TREES: &[u8] = include_bytes!("../../../data/fitted/trees.bin");
+    const CONSTANTS: &str = include_str!("../data/fitted/constants.json");
+    const TREES: &[u8] = include_bytes!("../data/fitted/trees.bin");
 
     #[test]
     fn what_the_build_lays_out_is_what_the_files_say() {

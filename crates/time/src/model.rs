@@ -33,6 +33,7 @@ use preflop_kernels::{Machine, attention, conv, gemm, kernels_of, linear, rnn, r
 use preflop_learned::trees::Scratch;
 use preflop_ops::{Attention, Gemm, Op, OpCall, Pass, Rnn};
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 use preflop_units::{Bytes, Seconds};
 use std::collections::HashMap;
 
@@ -216,8 +217,8 @@ impl TimeModel {
             time = (time * c.factor).max(least);
             interval = c.interval.map_or(interval, |[low, high]| LogInterval { low, high });
         }
-        let low = (time * interval.low.exp()).max(compute).max(memory).min(time);
-        let high = (time * interval.high.exp()).max(time);
+        let low = (time * interval.low.exponential()).max(compute).max(memory).min(time);
+        let high = (time * interval.high.exponential()).max(time);
         OpPrediction {
             time: Seconds(time),
             low: Seconds(low),

@@ -9,7 +9,9 @@ import { tag } from "./colors";
 import type { Page } from "./main";
 import { card, chartBox, csvButton, pngButton, section } from "./parts";
 
-const signed = (x: number): string => `${x > 0 ? "+" : ""}${digits(x)}`;
+/** How the fit names rows of a GPU that it did not see. */
+const LEFT_OUT = "GPU left out";
+const signed = (x: number): string => `${x > 0 ? "+" : ""}${x.toFixed(1)}`.replace(/^[-+]0\.0$/, "0.0");
 
 export const accuracy: Page = async (root, params) => {
   root.append(el("p", { class: "status", role: "status" }, "Predicting every measured row..."));
@@ -23,30 +25,39 @@ export const accuracy: Page = async (root, params) => {
   const order = (key: string, fallback: number): [number, { down: boolean; sorted: (by: number, down: boolean) => void }] =>
     [Number(params.get(key, String(fallback))), { down: params.get(`${key}-up`) !== "1", sorted: (by, down) => params.set({ [key]: by === fallback ? null : by, [`${key}-up`]: down ? null : 1 }) }];
   const [first, sorting] = order("sort", 3);
-  const [crossFirst, crossSorting] = order("cross", 3);
+  const cross = (how: (r: CrossScore) => boolean, id: string, key: string): HTMLElement => {
+    const [by, sorting] = order(key, 4);
+    return sortable<CrossScore>(id, board.cross_validation.filter((r) => r.class === "all" && how(r)), [
+      { title: "what", value: (r) => r.family, text: (r) => r.family },
+      { title: "GPU", value: (r) => r.gpu, text: (r) => r.gpu },
+      { title: "evidence", value: (r) => r.how, text: (r) => r.how },
+      { title: "rows", value: (r) => r.n, text: (r) => String(r.n) },
+      { title: "mean %", value: (r) => r.mean_percent, text: (r) => r.mean_percent.toFixed(1) },
+      { title: "median %", value: (r) => r.median_percent, text: (r) => r.median_percent.toFixed(1) },
+      { title: "bias %", value: (r) => r.bias_percent, text: (r) => signed(r.bias_percent) },
+    ], by, sorting);
+  };
+  const unseen = board.cross_validation.filter((r) => r.class === "all" && r.how === LEFT_OUT);
+  const worst = unseen.reduce<CrossScore | null>((a, r) => (a === null || r.mean_percent > a.mean_percent ? r : a), null);
+  const middle = [...unseen].sort((a, b) => a.mean_percent - b.mean_percent)[Math.floor(unseen.length / 2)];
   root.replaceChildren(
-    el("div", { class: "cards" }, ...[scoreCard("iterations", "whole iterations", whole), scoreCard("operators", "operators", operators)].filter((c) => c !== null)),
-    section("errors", "Predicted against measured, by family", el("p", { class: "legend" }, tag("#0072b2", "this tool"), tag("#d55e00", "a plain roofline")), chart.box,
+    el("div", { class: "cards" }, ...[
+      middle ? card("unseen", "operators on a GPU left out", `${digits(middle.mean_percent)} %`, `the middle of ${unseen.length} families and GPUs; the worst is ${worst?.family} on ${worst?.gpu} with ${digits(worst?.mean_percent ?? 0)} %`) : null,
+      scoreCard("iterations", "whole iterations, in the fit", whole), scoreCard("operators", "operators, in the fit", operators)].filter((c) => c !== null)),
+    section("left-out", "GPUs that were left out", el("p", { class: "note" }, "The fit saw nothing of the GPU: what to expect on one that nobody measured."), cross((r) => r.how === LEFT_OUT, "unseen-table", "unseen")),
+    section("cross", "Measured GPUs, rows that were left out", cross((r) => r.how !== LEFT_OUT, "cross-table", "cross")),
+    section("errors", "Rows in the fit: predicted against measured, by family", el("p", { class: "legend" }, tag("#0072b2", "this tool"), tag("#d55e00", "a plain roofline")), chart.box,
       el("div", { class: "controls" }, pngButton("png", chart, () => "accuracy"), csvButton("csv", () => board.rows, () => "accuracy")),
-      el("p", { class: "note" }, "These rows were in the fit; the next table says what it does on rows and GPUs it has not seen."),
+      el("p", { class: "note" }, "Good for finding mistakes, no promise for new shapes: the tables above are that."),
       sortable<Score>("scores-table", board.rows, [
         { title: "family", value: (r) => r.family, text: (r) => r.family },
         { title: "format", value: (r) => r.dtype, text: (r) => r.dtype },
         { title: "GPU", value: (r) => r.gpu, text: (r) => r.gpu },
         { title: "rows", value: (r) => r.n, text: (r) => String(r.n) },
-        { title: "mean %", value: (r) => r.mean_percent, text: (r) => digits(r.mean_percent) },
-        { title: "median %", value: (r) => r.median_percent, text: (r) => digits(r.median_percent) },
+        { title: "mean %", value: (r) => r.mean_percent, text: (r) => r.mean_percent.toFixed(1) },
+        { title: "median %", value: (r) => r.median_percent, text: (r) => r.median_percent.toFixed(1) },
         { title: "bias %", value: (r) => r.bias_percent, text: (r) => signed(r.bias_percent) },
-        { title: "in interval %", value: (r) => r.coverage_percent, text: (r) => digits(r.coverage_percent) },
-        { title: "roofline %", value: (r) => r.roofline_mean_percent, text: (r) => digits(r.roofline_mean_percent) },
-      ], first, sorting)),
-    section("cross", "Cross-validation", sortable<CrossScore>("cross-table", board.cross_validation.filter((r) => r.class === "all"), [
-      { title: "fit", value: (r) => r.family, text: (r) => r.family },
-      { title: "GPU", value: (r) => r.gpu, text: (r) => r.gpu },
-      { title: "how", value: (r) => r.how, text: (r) => r.how },
-      { title: "rows", value: (r) => r.n, text: (r) => String(r.n) },
-      { title: "mean %", value: (r) => r.mean_percent, text: (r) => digits(r.mean_percent) },
-      { title: "median %", value: (r) => r.median_percent, text: (r) => digits(r.median_percent) },
-      { title: "bias %", value: (r) => r.bias_percent, text: (r) => signed(r.bias_percent) },
-    ], crossFirst, crossSorting)));
+        { title: "in interval %", value: (r) => r.coverage_percent, text: (r) => r.coverage_percent.toFixed(1) },
+        { title: "roofline %", value: (r) => r.roofline_mean_percent, text: (r) => r.roofline_mean_percent.toFixed(1) },
+      ], first, sorting)));
 };

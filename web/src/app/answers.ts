@@ -1,6 +1,7 @@
 // Answers as crates/api gives them. Those of questions are made from their schemas; recordings and the scoreboard have none yet.
 
-export type { DesignAnswer, ExploreAnswer, GpuInfo, KernelForm, LayerAnswer, LayerLine, ModelInfo, Offer, OpLine, Prediction } from "./schema";
+export type { DesignAnswer, ExploreAnswer, GpuInfo, KernelForm, LayerAnswer, LayerLine, ModelInfo, Offer, OpLine, Prediction, Ranking } from "./schema";
+
 
 export interface Part { name: string; time_ms: number; share: number; launches: number; }
 export interface Explanation {

@@ -1,4 +1,6 @@
-// The one way to ask: a question as JSON, an answer as JSON. A server stands behind it; the core compiled for the browser can.
+// The one way to ask: a question as JSON, an answer as JSON. A server stands behind it, or the core inside this page.
+import { askCore } from "./core";
+import { ALONE } from "./place";
 
 export interface Question { ask: string; [field: string]: unknown; }
 
@@ -19,10 +21,15 @@ const overHttp: Transport = async ({ ask: kind, ...fields }) => {
   return unpack(response);
 };
 
-let transport: Transport = overHttp;
+/** The scoreboard predicts every measured row: whoever writes a page without a server writes it in. */
+const KEPT = document.getElementById("accuracy-data");
 
-/** Puts something else behind `ask`. */
-export function answerWith(other: Transport): void { transport = other; }
+const overCore: Transport = async (question) => {
+  if (question.ask === "accuracy" && KEPT) return JSON.parse(KEPT.textContent ?? "null");
+  return checked(JSON.parse(await askCore(question)), "the core gave no answer");
+};
+
+const transport: Transport = ALONE ? overCore : overHttp;
 
 export async function ask<T>(question: Question): Promise<T> {
   return await transport(question) as T;
@@ -41,10 +48,16 @@ export async function askAbout<T>(file: Blob, name: string, from: string): Promi
 }
 
 async function unpack(response: Response): Promise<unknown> {
-  const answer = await response.json() as { error?: { message: string; hint: string | null } };
-  if (!response.ok || (answer && typeof answer === "object" && "error" in answer && answer.error)) {
-    throw new Refusal(answer.error?.message ?? `status ${response.status}`, answer.error?.hint ?? null);
-  }
+  const answer = checked(await response.json(), `status ${response.status}`);
+  if (!response.ok) throw new Refusal(`status ${response.status}`, null);
+  return answer;
+}
+
+/** An answer, or the error that it tells of. */
+function checked(answer: unknown, otherwise: string): unknown {
+  if (answer === null || answer === undefined) throw new Refusal(otherwise, null);
+  const { error } = answer as { error?: { message: string; hint: string | null } };
+  if (typeof answer === "object" && error) throw new Refusal(error.message ?? otherwise, error.hint ?? null);
   return answer;
 }
 

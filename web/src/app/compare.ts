@@ -7,8 +7,8 @@ import { latest } from "./ask";
 import { paretoChart } from "./charts";
 import { BOUND_NAMES } from "./colors";
 import type { Page } from "./main";
-import { chartBox, csvButton, numberField, pngButton, problem, section, slider } from "./parts";
-import { catalogue, gpuSelect, question, runForm, runName } from "./run";
+import { chartBox, copyButton, csvButton, numberField, pngButton, problem, section, slider } from "./parts";
+import { asCommand, asPython, catalogue, gpuSelect, question, runForm, runName } from "./run";
 
 const usd = (x: number | null): string => (x === null ? "-" : `$${digits(x)}`);
 const hours = (h: number): string => (h < 1 ? `${digits(h * 60)} min` : h < 48 ? `${digits(h)} h` : `${digits(h / 24)} d`);
@@ -25,6 +25,7 @@ const COLUMNS: Column<Offer>[] = [
   { title: "J/sample", value: (o) => o.joules_per_sample, text: (o) => digits(o.joules_per_sample), hint: "an estimate" },
   { title: "run", value: (o) => o.run_hours ?? Infinity, text: (o) => (o.run_hours === null ? "-" : `${hours(o.run_hours)}, ${usd(o.run_usd)}`), hint: "time and cost of the whole run" },
   { title: "front", value: (o) => (o.pareto ? 1 : 0), text: (o) => (o.pareto ? "yes" : ""), hint: "no other GPU is both faster and cheaper" },
+  { title: "evidence", value: (o) => o.evidence, text: (o) => o.evidence, hint: "was this GPU measured, another of its generation, or none" },
   { title: "price of", value: (o) => o.price_date ?? "", text: (o) => [o.price_date, o.price_source].filter(Boolean).join(", ") },
 ];
 
@@ -42,7 +43,11 @@ export const compare: Page = async (root, params) => {
   const failed = el("div");
   const money = el("div", { class: "controls", role: "group", "aria-label": "money" });
 
-  const request = latest<Offer[]>((answer) => {
+  const typed = el("input", { type: "search", id: "filter", placeholder: "h100, rtx ..", "aria-describedby": "gpus-title" });
+  typed.value = params.get("filter");
+  typed.addEventListener("input", () => { params.set({ filter: typed.value }); show(rows); typed.focus(); });
+  const filter = el("label", { class: "field" }, el("span", {}, "Only GPUs named"), typed);
+  const show = (answer: Offer[]): void => {
     rows = answer;
     failed.replaceChildren();
     chart.redraw();
@@ -54,13 +59,17 @@ export const compare: Page = async (root, params) => {
       budget === null ? "" : chosen ? `Fastest within $${digits(budget)}: ${chosen.gpu}, ${hours(chosen.run_hours ?? 0)} for ${usd(chosen.run_usd)}.` : `No GPU does the run within $${digits(budget)}.`,
     ].filter(Boolean).join(" ");
     status.dataset.chosen = chosen?.gpu ?? "";
+    const wanted = params.get("filter").toLowerCase().split(/[\s,]+/).filter(Boolean);
+    const listed = wanted.length === 0 ? rows : rows.filter((o) => wanted.some((w) => `${o.gpu} ${o.title}`.toLowerCase().includes(w)));
     const sort = Number(params.get("sort", "3"));
     table.replaceChildren(el("h2", { id: "gpus-title" }, "All GPUs"), el("p", { class: "note" }, "Click a title to sort. Prices are per GPU, dated, and may have changed."),
-      sortable("gpus-table", rows, COLUMNS, sort in COLUMNS ? sort : 3, {
+      filter,
+      sortable("gpus-table", listed, COLUMNS, sort in COLUMNS ? sort : 3, {
         down: params.get("up") !== "1", sorted: (by, down) => params.set({ sort: by === 3 ? null : by, up: down ? null : 1 }),
         mark: (o) => (o.chosen ? "chosen" : o.keeps_limits === false || !o.fits ? "dim" : ""),
       }));
-  }, (error) => { rows = []; chart.redraw(); status.textContent = ""; table.replaceChildren(); failed.replaceChildren(problem(error)); });
+  };
+  const request = latest<Offer[]>(show, (error) => { rows = []; chart.redraw(); status.textContent = ""; table.replaceChildren(); failed.replaceChildren(problem(error)); });
 
   const changed = (): void => {
     const own = params.get("own");
@@ -94,7 +103,7 @@ export const compare: Page = async (root, params) => {
   const name = (): string => runName(params, "gpus");
   root.append(runForm(params, lists, false, changed), money, failed, status,
     section("front", "Time against cost", chart.box, el("p", { class: "note" }, "Diamonds are on the front: no other GPU is both faster and cheaper. Faded ones are over the budget."),
-      el("div", { class: "controls" }, pngButton("png", chart, () => `${name()}-pareto`), csvButton("csv", () => rows, name))),
+      el("div", { class: "controls" }, pngButton("png", chart, () => `${name()}-pareto`), csvButton("csv", () => rows, name), copyButton("copy-command", "Copy as command", () => asCommand("compare", params, [])), copyButton("copy-python", "Copy as Python", () => asPython("compare", params, [])))),
     table);
   changed();
 };

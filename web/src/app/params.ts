@@ -1,10 +1,11 @@
 // The state of a view is its address: a link shares it, going back restores it.
+import { query, stay } from "./place";
 
 /** Parameters that follow from page to page. */
 const SHARED = ["model", "gpu", "batch", "seq", "precision", "mode", "optimizer"];
 
 export class Params {
-  private values = new URLSearchParams(location.search);
+  private values = new URLSearchParams(query());
 
   get(key: string, otherwise = ""): string { return this.values.get(key) ?? otherwise; }
 
@@ -20,15 +21,14 @@ export class Params {
       if (value === null || value === "") this.values.delete(key);
       else this.values.set(key, String(value));
     }
-    const query = this.values.toString();
-    history.replaceState(null, "", location.pathname + (query ? `?${query}` : ""));
+    stay(this.values.toString());
   }
 
   /** The query of another page with the same job. */
   shared(): string {
     const out = new URLSearchParams();
     for (const key of SHARED) if (this.values.has(key)) out.set(key, this.get(key));
-    const query = out.toString();
-    return query ? `?${query}` : "";
+    const search = out.toString();
+    return search ? `?${search}` : "";
   }
 }

@@ -69,6 +69,15 @@ export function csvButton(id: string, rows: () => object[], name: () => string):
   });
 }
 
+/** Copies a text; says so on the button for a moment. */
+export function copyButton(id: string, label: string, text: () => string): HTMLButtonElement {
+  const out = button(id, label, () => {
+    const done = (): void => { out.textContent = "Copied"; setTimeout(() => { out.textContent = label; }, 1500); };
+    navigator.clipboard.writeText(text()).then(done, () => { prompt("Copy this:", text()); });
+  });
+  return out;
+}
+
 /** A slider with its name and value; the value is spoken too. */
 export function slider(
   id: string, label: string, range: { min: number; max: number; step: number; value: number }, say: (v: number) => string, moved: (v: number) => void,

@@ -2,13 +2,13 @@
 import { el } from "../dom";
 import { digits, percent, si, time } from "../format";
 import { sortable, type Column } from "../table";
-import type { LayerAnswer, LayerLine, Prediction } from "./answers";
+import type { LayerAnswer, LayerLine, Prediction, Ranking } from "./answers";
 import { latest } from "./ask";
 import { layerChart } from "./charts";
 import { BOUND_COLORS, BOUND_NAMES, legend, tag } from "./colors";
 import type { Page } from "./main";
-import { card, chartBox, csvButton, list, pngButton, problem, section } from "./parts";
-import { catalogue, DEFAULT_GPU, question, runForm, runName } from "./run";
+import { card, chartBox, copyButton, csvButton, list, pngButton, problem, section } from "./parts";
+import { asCommand, asPython, catalogue, DEFAULT_GPU, question, runForm, runName } from "./run";
 
 const bound = (key: string): HTMLElement => tag(BOUND_COLORS[key], BOUND_NAMES[key]);
 
@@ -83,9 +83,16 @@ export const predict: Page = async (root, params) => {
     if (params.get("layer")) requestAnimationFrame(() => drill.scrollIntoView({ block: "nearest" }));
   };
 
+  const own: () => [string, string][] = () => [["gpu", params.get("gpu", DEFAULT_GPU)]];
+  const copy = el("div", { class: "controls" }, copyButton("copy-command", "Copy as command", () => asCommand("predict", params, own())), copyButton("copy-python", "Copy as Python", () => asPython("predict", params, own())));
+  const helps = el("div", { id: "helps", "aria-live": "polite" });
+  const askHelps = latest<Ranking>((ranking) => { helps.replaceChildren(advice(ranking)); }, () => { helps.replaceChildren(); });
+
   const request = latest<Prediction>((p) => {
     shown = p;
     out.replaceChildren(headline(p), cards(p));
+    askHelps(question("advise", params, { gpu: params.get("gpu", DEFAULT_GPU) }));
+    if (performance.getEntriesByName("preflop-first-answer").length === 0) performance.mark("preflop-first-answer");
     if (params.get("layer") && !p.layers?.some((l) => l.name === params.get("layer"))) params.set({ layer: null });
     drillDown();
     chart.redraw();
@@ -99,12 +106,20 @@ export const predict: Page = async (root, params) => {
       section("unmodelled", "Operators without a model", p.unmodelled.length === 0 ? el("p", {}, "None: every operator of this model has one.")
         : list(p.unmodelled.map((u) => `${u.op}: ${u.count} calls, ${percent(u.share)} of the time, by its bytes alone`))),
       p.assumptions.length === 0 ? el("div") : section("assumptions", `Taken for ${p.gpu} where its file says nothing`, list(p.assumptions.map((a) => `${a.key} = ${digits(a.value)}: ${a.why}`))));
-  }, (error) => { shown = null; out.replaceChildren(problem(error)); layers.replaceChildren(); rest.replaceChildren(); });
+  }, (error) => { shown = null; out.replaceChildren(problem(error)); helps.replaceChildren(); layers.replaceChildren(); rest.replaceChildren(); });
 
   const changed = (): void => request(question("predict", params, { gpu: params.get("gpu", DEFAULT_GPU), layers: true }));
-  root.append(runForm(params, lists, true, changed), el("div", { "aria-live": "polite" }, out), layers, rest);
+  root.append(runForm(params, lists, true, changed), el("div", { "aria-live": "polite" }, out), copy, helps, layers, rest);
   changed();
 };
+
+/** What would make it faster, from the list of `preflop advise`. */
+function advice(ranking: Ranking): HTMLElement {
+  const worth = ranking.options.filter((o) => o.fits && o.gain >= 0.05).slice(0, 4);
+  if (worth.length === 0) return el("p", { class: "note" }, "No single option makes it 5 % faster.");
+  return section("advice", "What would help", el("ul", {}, ...worth.map((o) =>
+    el("li", {}, el("strong", {}, `${percent(o.gain)} less time per sample: `), el("code", {}, o.options.join(" ")), ` (${o.how.join("; ")}${o.cost.some(Boolean) ? `; ${o.cost.filter(Boolean).join("; ")}` : ""})`))));
+}
 
 const maybe = (x: number | null, text: (x: number) => string): string => (x === null ? "-" : text(x));
 
@@ -122,7 +137,7 @@ function kernels(answer: LayerAnswer): HTMLElement {
     { title: "CTAs", value: (o) => o.kernel.ctas ?? 0, text: (o) => maybe(o.kernel.ctas, (x) => digits(x)) },
     { title: "waves", value: (o) => o.kernel.waves ?? 0, text: (o) => maybe(o.kernel.waves, (x) => digits(x)), hint: "CTAs that one SM runs in turn" },
     { title: "split", value: (o) => o.kernel.split ?? 0, text: (o) => maybe(o.kernel.split, (x) => digits(x)), hint: "parts of the sum" },
-    { title: "launches", value: (o) => o.launches, text: (o) => digits(o.launches) },
+    { title: "launches", value: (o) => o.launches, text: (o) => String(Math.round(o.launches)) },
     { title: "FLOPs", value: (o) => o.flops, text: (o) => si(o.flops, "") },
     { title: "L1", value: (o) => o.l1_bytes, text: (o) => si(o.l1_bytes, "B") },
     { title: "L2", value: (o) => o.l2_bytes, text: (o) => si(o.l2_bytes, "B") },

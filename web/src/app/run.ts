@@ -33,6 +33,22 @@ export function run(params: Params): Record<string, unknown> {
 
 export const question = (kind: string, params: Params, more: Record<string, unknown>): Question => ({ ask: kind, ...run(params), ...more });
 
+const quoted = (word: string): string => (/^[\w./,=:-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+
+/** The job as words of a command; `more` are its own options. */
+function words(command: string, params: Params, more: [string, string][]): string[] {
+  const given = ["batch", "seq", "precision", "mode", "optimizer"].flatMap((key) => (params.get(key) ? [[key, params.get(key)]] : []));
+  return [command, params.get("model", DEFAULT_MODEL), ...[...more, ...given].flatMap(([key, value]) => [`--${key}`, value])];
+}
+
+/** The same question on the command line. */
+export const asCommand = (command: string, params: Params, more: [string, string][]): string =>
+  ["preflop", ...words(command, params, more)].map(quoted).join(" ");
+
+/** The same question in Python. */
+export const asPython = (command: string, params: Params, more: [string, string][]): string =>
+  `import json, subprocess\n\ncommand = ${JSON.stringify(["preflop", ...words(command, params, more), "--json"])}\nanswer = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)\n`;
+
 /** A name for files that are saved. */
 export const runName = (params: Params, ...more: string[]): string =>
   [params.get("model", DEFAULT_MODEL), ...more, params.get("precision", "fp32"), params.get("mode", "train")].join("-").replace(/[^a-z0-9]+/gi, "-");

@@ -1,5 +1,27 @@
 // Made from the schemas of the answers by `PREFLOP_WRITE=1 cargo test -p preflop-api generated`; do not edit.
 
+/** One way to run, with what it brings. */
+export type Advice = {
+  /** What each of them costs; empty if nothing. */
+  cost: string[];
+  /** Does it fit? */
+  fits: boolean;
+  /** Share of the time per sample that is saved. */
+  gain: number;
+  /** 90 % interval of it. */
+  high_ms: number;
+  /** What to write. */
+  how: string[];
+  /** Predicted iteration. */
+  iteration_ms: number;
+  /** 90 % interval of it. */
+  low_ms: number;
+  /** Peak memory. */
+  memory_mib: number;
+  /** The options, as on the command line. */
+  options: string[];
+};
+
 /** A figure that the file did not hold. */
 export type Assumption = {
   /** Section and key. */
@@ -199,6 +221,8 @@ export type Offer = {
   bound: string;
   /** The fastest that keeps to the budget. */
   chosen: boolean;
+  /** What the time rests on: this GPU measured, its generation, or never measured. */
+  evidence: string;
   fits: boolean;
   gpu: string;
   gpu_busy_ms: number;
@@ -356,6 +380,18 @@ export type Prediction = {
   parameters: number;
   samples_per_s: number;
   unmodelled: Unmodelled[];
+};
+
+/** The answer of `advise`. */
+export type Ranking = {
+  /** Options of it that are on already. */
+  already: string[];
+  /** The run as asked for. */
+  base_ms: number;
+  /** What a reader should know. */
+  notes: string[];
+  /** Ways to run, the fastest first. */
+  options: Advice[];
 };
 
 /** A roof as scripts and pages read it. */

@@ -1,6 +1,7 @@
 //! `preflop gpus`: the catalogue, one GPU in full, two side by side.
 
 use crate::error::Partly;
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use clap::{Args, Subcommand};
@@ -78,44 +79,27 @@ fn list(output: &Output) -> anyhow::Result<()> {
     if output.json {
         return output::print_json(&listed);
     }
-    // Year, SMs and board power go first where the terminal is narrow, then the chip.
-    let wide = output.width >= 90;
-    let roomy = output.width >= 72;
-    let mut header = vec![("name", Align::Keep)];
-    if roomy {
-        header.push(("chip", Align::Keep));
-    }
-    if wide {
-        header.extend([("year", Align::Right), ("SMs", Align::Right)]);
-    }
-    header.extend([
-        ("memory", Align::Right),
-        ("DRAM", Align::Right),
-        ("fp32", Align::Right),
-        ("tensor", Align::Right),
-    ]);
-    if wide {
-        header.push(("power", Align::Right));
-    }
-    let mut table = output.table(&header);
-    for (gpu, l) in gpus.iter().zip(&listed) {
-        let mut row = vec![l.name.to_string()];
-        if roomy {
-            row.push(format!("{} {}", vendor_name(l.vendor), l.architecture));
-        }
-        if wide {
-            row.push(l.release_year.map_or_else(String::new, |y| y.to_string()));
-            row.push(l.sm_count.to_string());
-        }
-        row.push(output::memory(gpu.memory));
-        row.push(format!("{} GB/s", l.dram_gbs.round()));
-        row.push(l.fp32_tflops.map_or_else(String::new, |t| format!("{} T", three_digits(t))));
-        row.push(l.tensor_16bit_tflops.map_or_else(|| "-".to_string(), |t| format!("{} T", three_digits(t))));
-        if wide {
-            row.push(format!("{} W", l.tdp_w.round()));
-        }
-        table.add_row(row);
-    }
+    let mut columns = Grid::default();
+    let of = |cell: &dyn Fn(&Gpu, &Listed) -> String| {
+        gpus.iter().zip(&listed).map(|(gpu, l)| cell(gpu, l)).collect::<Vec<_>>()
+    };
+    let tera = |x: Option<f64>| x.map_or_else(|| "-".to_string(), |t| format!("{} T", three_digits(t)));
+    columns.add("name", Align::Keep, 0, of(&|_, l| l.name.to_string()));
+    let chip = |_: &Gpu, l: &Listed| format!("{} {}", vendor_name(l.vendor), l.architecture);
+    columns.add("chip", Align::Keep, 2, of(&chip));
+    columns.add(
+        "year",
+        Align::Right,
+        3,
+        of(&|_, l| l.release_year.map_or_else(String::new, |y| y.to_string())),
+    );
+    columns.add("SMs", Align::Right, 4, of(&|_, l| l.sm_count.to_string()));
+    columns.add("memory", Align::Right, 0, of(&|gpu, _| output::memory(gpu.memory)));
+    columns.add("DRAM", Align::Right, 1, of(&|_, l| format!("{} GB/s", l.dram_gbs.round())));
+    columns.add("fp32", Align::Right, 1, of(&|_, l| tera(l.fp32_tflops)));
+    columns.add("tensor", Align::Right, 0, of(&|_, l| tera(l.tensor_16bit_tflops)));
+    columns.add("power", Align::Right, 4, of(&|_, l| format!("{} W", l.tdp_w.round())));
+    let (table, _) = columns.table(output);
     let mut out = output::stdout();
     output::write_table(&mut out, &table)?;
     writeln!(out)?;

@@ -41,10 +41,8 @@ pub struct MeasureArgs {
     dry_run: bool,
 }
 
-/// The program that Python runs.
-const SCRIPT: &str = include_str!("../../../calibrate/src/measure.py");
 /// Operators of all families, formats and sizes.
-const LIST: &[u8] = include_bytes!("../../../../data/measured/operators.csv");
+const LIST: &[u8] = include_bytes!("../../data/measured/operators.csv");
 /// A row whose replays spread by more says little.
 const MAX_SPREAD: f64 = 0.15;
 /// Rows are held until the end; more than a day's work is a mistake.
@@ -171,7 +169,7 @@ fn time(args: &MeasureArgs, tasks: &mut [Task], heard: &mut Heard) -> Result<(),
         task.result = Err("not reached".to_string());
     }
     let mut command = Command::new(&args.python);
-    command.args(["-c", SCRIPT]);
+    command.args(["-c", preflop_calibrate::MEASURE_SCRIPT]);
     if args.dry_run {
         command.arg("cpu");
     }

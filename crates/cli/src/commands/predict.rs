@@ -11,6 +11,7 @@ use clap::Args;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit, search};
 use preflop_core::model::{Iteration, ModelError, Stage, lower, zoo};
+use preflop_core::report::advise;
 use preflop_core::schedule::Schedule as _;
 use preflop_core::schedule::timeline::timeline;
 use preflop_core::units::Bytes;
@@ -19,6 +20,12 @@ use std::io::Write as _;
 
 /// Predict one iteration of a model: time, throughput, memory, and where the time goes
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop predict resnet50 --gpu h200
+  preflop predict gpt2 --gpu a100 --precision amp --batch 16 --seq 1024 --run compile
+  preflop predict my.onnx --gpu l4 --mode infer --dim batch=8
+  preflop predict config.json --gpu h100 --precision bf16     # a Hugging Face model
+  preflop predict step.json --gpu ./my-gpu.toml --json        # a recorded step, a GPU of your own")]
 pub struct PredictArgs {
     /// Model name (see `preflop models`), or a file: captured graph, .onnx, .pt2, Hugging Face config.json
     model: String,
@@ -94,6 +101,7 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
     if output.json {
         return output::print_json(&report);
     }
+    report.helps = advise::rank_together(&model, &job.graph, job.options, job.run, &gpu, 1).options;
     let mut out = output::stdout();
     report.write(&mut out, output)?;
     if let Some(rows) = &report.launches {

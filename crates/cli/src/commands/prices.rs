@@ -40,7 +40,7 @@ const MAX_PRICE_FILE: u64 = 1 << 20;
 const MAX_LISTINGS: u64 = 16 << 20;
 
 /// How listings name our GPUs.
-const NAMES: &str = include_str!("../../../../data/prices/names.csv");
+const NAMES: &str = include_str!("../../data/prices/names.csv");
 
 fn read_text(path: &str, limit: u64, what: &str) -> anyhow::Result<String> {
     String::from_utf8(input::read_limited(path, limit, what)?)

@@ -1,5 +1,6 @@
 //! `preflop report`: one page about one iteration, predicted or recorded.
 
+use super::page::alone;
 use super::profile::analyse;
 use super::roofline::job::{JobArgs, describe};
 use super::roofline::page::{self, PageView};
@@ -12,6 +13,8 @@ use anyhow::Context as _;
 use clap::Args;
 use preflop_core::Gpu;
 use preflop_core::cost::Quote;
+use preflop_core::gpu::catalog;
+use preflop_core::model::zoo;
 use preflop_core::profile::{Profile, explain};
 use preflop_core::report::{Question, Recorded, Report, changes, markdown, report, report_of_recording};
 use preflop_core::roofline::{By, Machine, MachineData, Rows, entries_of_iteration, entries_of_profile};
@@ -44,6 +47,10 @@ pub struct ReportArgs {
     #[command(flatten)]
     recording: RecordingArgs,
 
+    /// Write the whole application with its core inside, opened at this job: every option can be changed in the browser
+    #[arg(long, conflicts_with = "md")]
+    live: bool,
+
     /// Write Markdown instead of a page
     #[arg(long)]
     md: bool,
@@ -70,10 +77,47 @@ pub fn run(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
             .hint("add -o report.html, or --md for Markdown on standard output")
             .into());
     }
+    if args.live {
+        return live(args, output);
+    }
     match recording::read(&args.model)? {
         Some(profile) => recorded(args, &profile, output),
         None => predicted(args, output),
     }
+}
+
+/// The application, opened at this job. Its questions name models and GPUs, so files cannot be asked about there.
+fn live(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
+    let Some(path) = &args.output else {
+        return Err(InputError::new("no file given").hint("add -o report.html").into());
+    };
+    let gpus = args.job.gpus()?;
+    let job = args.job.run.job(&args.model, None, None)?;
+    let named = zoo::info(&args.model).is_ok() && gpus.iter().all(|g| catalog::find(&g.name).is_ok());
+    let plain = args.job.run.is_plain() && job.run.name() == "eager";
+    if !named || !plain {
+        let message = "`--live` is for models and GPUs known by name, run eagerly";
+        return Err(InputError::new(message).hint("leave out --live: the report is a page too").into());
+    }
+    let mut state = vec![
+        ("model", job.graph.name.clone()),
+        ("gpu", gpus[0].name.clone()),
+        ("batch", job.graph.samples.to_string()),
+    ];
+    state.extend(job.graph.seq.map(|seq| ("seq", seq.to_string())));
+    state.push(("precision", job.options.precision.name().to_string()));
+    state.push(("mode", job.options.mode.name().to_string()));
+    state.extend(args.job.run.optimizer.map(|o| ("optimizer", format!("{o:?}").to_lowercase())));
+    // Names of the catalogues are letters, digits and dashes: nothing to escape in an address.
+    let state: Vec<String> = state.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let page = alone(&format!("/predict?{}", state.join("&")))?;
+    destination::write_bytes(path, &page)?;
+    if output.json {
+        return output::print_json(&serde_json::json!({ "file": path, "bytes": page.len() }));
+    }
+    let mut out = output::stdout();
+    writeln!(out, "live report written to {path} ({} kB)", page.len().div_ceil(1000))?;
+    Ok(out.flush()?)
 }
 
 fn predicted(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
@@ -87,7 +131,7 @@ fn predicted(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
     let quotes = quotes(args, &gpus)?;
     let question =
         Question { title: &title, command: &command, version: env!("CARGO_PKG_VERSION"), quotes: &quotes };
-    let helps = changes(&model, &job.graph, &job.options, &job.iteration, &gpus[0]);
+    let helps = changes(&model, &job.graph, &job.options, job.run, &job.iteration, &gpus[0]);
     let report = report(&question, &job.iteration, &answers, helps).context("no GPU to report on")?;
     let views: Vec<PageView> = answers
         .iter()

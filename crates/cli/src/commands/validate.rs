@@ -19,11 +19,11 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The project's own measurements, as they ship.
-const OPERATORS: &[u8] = include_bytes!("../../../../data/measured/h200/ops.csv.gz");
-const CONVOLUTIONS: &[u8] = include_bytes!("../../../../data/measured/h200/conv.csv.gz");
-const ITERATIONS: &[u8] = include_bytes!("../../../../data/measured/h200/e2e.csv");
+const OPERATORS: &[u8] = include_bytes!("../../data/measured/h200/ops.csv.gz");
+const CONVOLUTIONS: &[u8] = include_bytes!("../../data/measured/h200/conv.csv.gz");
+const ITERATIONS: &[u8] = include_bytes!("../../data/measured/h200/e2e.csv");
 /// What cross-validation said when the model was fitted.
-const CROSS_VALIDATION: &str = include_str!("../../../../data/fitted/report.json");
+const CROSS_VALIDATION: &str = include_str!("../../data/fitted/report.json");
 
 /// Score predictions against measurements: the bundled H200 rows, or a folder of your own
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@ use super::{Bound, Draft, Fitted, Kind};
 use crate::interval::LogInterval;
 use crate::link::LinkKind;
 use crate::node::Node;
+use preflop_core::units::math::Elementary as _;
 
 /// Seconds to start a ring over a bus or mesh and to pass on one step; as the Simple protocol of NCCL's tables has it.
 const START: f64 = 20e-6;
@@ -49,7 +50,7 @@ pub(super) fn mesh(kind: Kind, n: f64, bytes: f64, node: &Node) -> Draft {
 pub(super) fn pcie(kind: Kind, n: f64, bytes: f64, node: &Node, fitted: &Fitted) -> Draft {
     let host = crate::link::Link::host(&node.gpu);
     let rate = fitted.pcie(host.kind, node.p2p, is_consumer(node));
-    let bus = rate * (n / 2.0).powf(fitted.pcie_exponent(node.p2p));
+    let bus = rate * (n / 2.0).power(fitted.pcie_exponent(node.p2p));
     // A pair on a bridge inside a larger group helps little: the slowest hop is the bus.
     ring(kind, n, bytes, bus.max(1e6), LogInterval::factor(2.0))
 }

@@ -9,7 +9,7 @@ use crate::link::LinkKind;
 use crate::node::NetworkKind;
 use serde::Deserialize;
 
-const FILE: &str = include_str!("../../../../data/fitted/collectives.toml");
+const FILE: &str = include_str!("../../data/fitted/collectives.toml");
 
 #[derive(Debug, Clone, Deserialize)]
 struct LinesEntry {

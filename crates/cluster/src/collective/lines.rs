@@ -17,6 +17,7 @@
 use super::{Bound, Draft, Fitted, Kind};
 use crate::link::LinkKind;
 use crate::node::Node;
+use preflop_core::units::math::Elementary as _;
 
 /// One line: seconds, seconds per step, fraction of the link, exponent of n.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,7 +42,7 @@ const SHARPNESS: i32 = 8;
 
 /// A smooth minimum of positive numbers.
 pub fn softmin(times: &[f64]) -> f64 {
-    times.iter().map(|t| t.powi(-SHARPNESS)).sum::<f64>().powf(-1.0 / f64::from(SHARPNESS))
+    times.iter().map(|t| t.powi(-SHARPNESS)).sum::<f64>().power(-1.0 / f64::from(SHARPNESS))
 }
 
 /// Seconds of the envelope, and of its latency alone.
@@ -49,7 +50,7 @@ pub fn envelope(lines: &Lines, kind: Kind, n: f64, bytes: f64, link: f64) -> (f6
     let size = n.min(EXPONENT_CAP);
     let starts = lines.map(|l| l.a + l.h * kind.steps(n));
     let times: [f64; 3] = std::array::from_fn(|i| {
-        starts[i] + bytes * kind.factor(n) / (lines[i].phi * size.powf(lines[i].e) * link)
+        starts[i] + bytes * kind.factor(n) / (lines[i].phi * size.power(lines[i].e) * link)
     });
     let fastest = (0..3).min_by(|a, b| times[*a].total_cmp(&times[*b])).unwrap_or(0);
     (softmin(&times), starts[fastest])
@@ -71,7 +72,8 @@ pub fn lines_for(kind: Kind, link: LinkKind, clock: f64, fitted: &Fitted) -> (Li
     for (i, line) in mean.iter_mut().enumerate() {
         // The logs of numbers that may be zero start at a nanosecond.
         let geometric = |pick: &dyn Fn(&Line, f64) -> f64| {
-            (others.iter().map(|(ls, c)| pick(&ls[i], *c).max(1e-9).ln()).sum::<f64>() / count).exp()
+            (others.iter().map(|(ls, c)| pick(&ls[i], *c).max(1e-9).natural_log()).sum::<f64>() / count)
+                .exponential()
         };
         line.a = geometric(&|l, c| l.a * c / clock);
         line.h = geometric(&|l, c| l.h * c / clock);

@@ -3,6 +3,7 @@
 use super::{Collectives, Group, Kind};
 use crate::Cluster;
 use crate::ClusterError;
+use preflop_core::units::math::Elementary as _;
 use serde::Serialize;
 
 /// One size of a log.
@@ -100,7 +101,7 @@ pub fn compare(
         .map(|m| {
             let p = collectives.predict(kind, group, m.bytes, cluster);
             let ratio = m.time_us * 1e-6 / p.time;
-            let limit = p.interval.high.exp().max(SLOW);
+            let limit = p.interval.high.exponential().max(SLOW);
             Compared {
                 bytes: m.bytes,
                 measured_us: m.time_us,

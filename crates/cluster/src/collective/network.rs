@@ -16,6 +16,7 @@
 use super::{Bound, Draft, Fitted, Group, Kind, lines};
 use crate::Cluster;
 use crate::node::NetworkKind;
+use preflop_core::units::math::Elementary as _;
 
 /// Constants of one kind of network.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -99,7 +100,7 @@ pub fn seconds(c: &Constants, kind: Kind, group: Group, bytes: f64, w: f64, clus
             let cap = if link.kind.reduces_in_switch() { CAP_NVLS } else { CAP_PLAIN };
             let adapters = if nodes <= 2.0 { c.phi_2 * w } else { c.phi_t * w / 2.0 };
             let alg = if g > 1.0 { adapters.min(cap * link.rate.0) } else { adapters };
-            let tree_start = c.t0 + 2.0 * nodes.log2() * c.ht + 2.0 * (g - 1.0) * c.hi;
+            let tree_start = c.t0 + 2.0 * nodes.binary_log() * c.ht + 2.0 * (g - 1.0) * c.hi;
             let tree = tree_start + bytes / alg;
             (lines::softmin(&[ring, tree]), if tree < ring { tree_start } else { start })
         }

@@ -6,7 +6,7 @@ use preflop_core::names::did_you_mean;
 
 macro_rules! files {
     ($($name:literal)*) => {
-        &[$(($name, include_str!(concat!("../../../../data/nodes/", $name, ".toml")))),*]
+        &[$(($name, include_str!(concat!("../../data/nodes/", $name, ".toml")))),*]
     };
 }
 

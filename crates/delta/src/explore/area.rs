@@ -4,7 +4,7 @@ use super::Scales;
 use serde::Deserialize;
 
 /// The weights that ship with the tool.
-pub const AREA_WEIGHTS: &str = include_str!("../../../../data/area_weights.toml");
+pub const AREA_WEIGHTS: &str = include_str!("../../data/area_weights.toml");
 
 /// What can be wrong with a file of weights.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -18,6 +18,7 @@ use preflop_ops::OpCall;
 use preflop_schedule::Schedule as _;
 use preflop_time::TimeModel;
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 use preflop_units::{FlopsPerSecond, Seconds};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -293,9 +294,9 @@ fn target(analysis: &Analysis, model: &TimeModel, origin: &Gpu, gpu: &Gpu, optio
     let time = at(growth, host_there);
     // GPU and host errors are independent: each end moves by both, added in squares.
     let end = |sign: f64| {
-        let by_gpu = (at(growth * (sign * gpu_width).exp(), host_there) / time).ln();
-        let by_host = (at(growth, host_there * (sign * host_width).exp()) / time).ln();
-        time * (sign * by_gpu.hypot(by_host)).exp()
+        let by_gpu = (at(growth * (sign * gpu_width).exponential(), host_there) / time).natural_log();
+        let by_host = (at(growth, host_there * (sign * host_width).exponential()) / time).natural_log();
+        time * (sign * by_gpu.hypotenuse(by_host)).exponential()
     };
     Target {
         gpu: gpu.name.clone(),

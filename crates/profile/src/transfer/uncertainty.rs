@@ -4,6 +4,7 @@ use super::Way;
 use crate::KernelFamily;
 use preflop_time::OpPrediction;
 use preflop_units::Seconds;
+use preflop_units::math::Elementary as _;
 use std::collections::BTreeMap;
 
 /// Standard normal quantile of a two-sided 90 % interval.
@@ -41,7 +42,7 @@ const STACK_SIGMA: f64 = 0.10;
 /// gets wrong on the other, so the errors do not add.
 pub fn ratio_log_half_width(here: &OpPrediction, there: &OpPrediction) -> f64 {
     let width = |p: &OpPrediction| {
-        if p.low.0 > 0.0 && p.high.0 > p.low.0 { (p.high / p.low).ln() / 2.0 } else { 0.0 }
+        if p.low.0 > 0.0 && p.high.0 > p.low.0 { (p.high / p.low).natural_log() / 2.0 } else { 0.0 }
     };
     width(here).max(width(there))
 }
@@ -75,7 +76,7 @@ impl Spread {
             return REPEAT_LOG_HALF_WIDTH;
         }
         let squares: f64 = self.parts.values().map(|p| (p.1 / all).powi(2)).sum();
-        squares.sqrt().hypot(Z90 * STACK_SIGMA)
+        squares.sqrt().hypotenuse(Z90 * STACK_SIGMA)
     }
 }
 

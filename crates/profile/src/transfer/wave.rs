@@ -3,6 +3,7 @@
 use crate::GpuEvent;
 use crate::occupancy::wave;
 use preflop_gpu::Gpu;
+use preflop_units::math::Elementary as _;
 use preflop_units::{Bytes, Flops, FlopsPerSecond};
 
 /// Memory-boundedness, from the arithmetic intensity and the destination's ridge (Habitat, equation 3):
@@ -36,11 +37,11 @@ pub fn factor(event: &GpuEvent, origin: &Gpu, destination: &Gpu, gamma: f64) -> 
     let c = origin.boost_clock / destination.boost_clock;
     if event.blocks == 0 {
         let w = f64::from(origin.sm_count.max(1)) / f64::from(destination.sm_count.max(1));
-        return d.powf(gamma) * (w * c).powf(1.0 - gamma);
+        return d.power(gamma) * (w * c).power(1.0 - gamma);
     }
     let (w_o, w_d) = (wave(event, origin), wave(event, destination));
     let waves = event.blocks.div_ceil(w_d) as f64 / event.blocks.div_ceil(w_o) as f64;
-    waves * (d * w_d as f64 / w_o as f64).powf(gamma) * c.powf(1.0 - gamma)
+    waves * (d * w_d as f64 / w_o as f64).power(gamma) * c.power(1.0 - gamma)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use preflop_gpu::Gpu;
 use preflop_ops::{Family, OpCall};
 use preflop_units::Seconds;
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 
 /// Fewest rows: with eight random products a calibration did harm on one of three GPUs, with 24 on none.
 pub const FEWEST: usize = 24;
@@ -93,7 +94,7 @@ pub fn fit(
     let mut rows: Vec<Row> = Vec::new();
     for m in measured {
         let predicted = model.predict(&m.call, gpu).time;
-        let (log_us, ratio) = (predicted.us().ln(), (m.time / predicted).ln());
+        let (log_us, ratio) = (predicted.us().natural_log(), (m.time / predicted).natural_log());
         if log_us.is_finite() && ratio.is_finite() {
             rows.push(Row { family: m.call.family(), dtype: m.call.dtype, log_us, ratio, fold: 0 });
         }
@@ -104,7 +105,7 @@ pub fn fit(
     let middle = median(rows.iter().map(|r| r.ratio).collect());
     // Twice the largest correction: wrong units or another GPU, not a slow machine.
     if middle.abs() > 2.0 * LARGEST {
-        return Err(FitError::Unlikely { factor: format!("{:.3e}", middle.exp()) });
+        return Err(FitError::Unlikely { factor: format!("{:.3e}", middle.exponential()) });
     }
     // A row that far from the others was measured wrongly: a clock that stood still, a unit that slipped.
     rows.retain(|r| (r.ratio - middle).abs() <= 2.0 * LARGEST);
@@ -257,9 +258,9 @@ fn group(family: Family, dtype: Option<Dtype>, rows: &[Row], line: Line) -> Grou
         rows: rows.len() as u32,
         offset: line.offset,
         slope: line.slope,
-        center_us: line.center.exp(),
-        shortest_us: ends.0.exp(),
-        longest_us: ends.1.exp(),
+        center_us: line.center.exponential(),
+        shortest_us: ends.0.exponential(),
+        longest_us: ends.1.exponential(),
         interval: None,
     }
 }
@@ -267,15 +268,15 @@ fn group(family: Family, dtype: Option<Dtype>, rows: &[Row], line: Line) -> Grou
 /// The exponent of a row, as `Correction::at` gives it.
 fn exponent(groups: &[Group], row: &Row) -> f64 {
     let of = |dtype: Option<Dtype>| groups.iter().find(|g| g.family == row.family && g.dtype == dtype);
-    of(Some(row.dtype)).or_else(|| of(None)).map_or(0.0, |g| g.exponent(row.log_us.exp()))
+    of(Some(row.dtype)).or_else(|| of(None)).map_or(0.0, |g| g.exponent(row.log_us.exponential()))
 }
 
 fn score<'a>(family: &str, rows: impl Iterator<Item = &'a (Row, f64)>) -> HeldOut {
     let (mut before, mut after) = (Vec::new(), Vec::new());
     for (row, left) in rows {
         // ratio = ln(measured/predicted), so predicted/measured - 1 = exp(-ratio) - 1
-        before.push(100.0 * ((-row.ratio).exp() - 1.0).abs());
-        after.push(100.0 * ((-left).exp() - 1.0).abs());
+        before.push(100.0 * ((-row.ratio).exponential() - 1.0).abs());
+        after.push(100.0 * ((-left).exponential() - 1.0).abs());
     }
     let mean = |v: &[f64]| v.iter().sum::<f64>() / (v.len() as f64).max(1.0);
     HeldOut {
@@ -354,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_slope_is_found_and_a_right_model_is_left_alone() {
-        let (rows, model, gpu) = distorted(|_, us| (0.15 * (us / 30.0).ln()).exp());
+        let (rows, model, gpu) = distorted(|_, us| (0.15 * (us / 30.0).natural_log()).exponential());
         let c = fit(&rows, &model, &gpu, "test").unwrap();
         assert!(c.held_out[0].after_mean_pct < 0.3 * c.held_out[0].before_mean_pct, "{:?}", c.held_out[0]);
         let (rows, model, gpu) = distorted(|_, _| 1.0);

@@ -15,6 +15,7 @@ pub use fit::{FitError, Measured, fit};
 use preflop_ops::{Family, OpCall};
 use preflop_units::Seconds;
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 use serde::{Deserialize, Serialize};
 
 /// Largest exponent: a correction of more than a factor of 8 is no correction but another operator.
@@ -87,7 +88,7 @@ pub struct Group {
 impl Group {
     /// The exponent for a call of that predicted time.
     fn exponent(&self, predicted_us: f64) -> f64 {
-        let x = (predicted_us.clamp(self.shortest_us, self.longest_us) / self.center_us).ln();
+        let x = (predicted_us.clamp(self.shortest_us, self.longest_us) / self.center_us).natural_log();
         (self.offset + self.slope * x).clamp(-LARGEST, LARGEST)
     }
 }
@@ -176,7 +177,7 @@ impl Correction {
         let (family, dtype) = (call.family(), call.dtype);
         let of = |dtype: Option<Dtype>| self.groups.iter().find(|g| g.family == family && g.dtype == dtype);
         let group = of(Some(dtype)).or_else(|| of(None))?;
-        Some(Corrected { factor: group.exponent(time.us()).exp(), interval: group.interval })
+        Some(Corrected { factor: group.exponent(time.us()).exponential(), interval: group.interval })
     }
 }
 
@@ -197,8 +198,8 @@ mod tests {
         let call = preflop_ops::row::parse("mm", "fwd", "bf16", r#"{"m":64,"n":64,"k":64}"#).unwrap();
         let factor = |us: f64| c.at(&call, Seconds::from_us(us)).unwrap().factor;
         // at the centre e^0.1; ten times above e^(0.1 + 0.2 ln 10); beyond the rows no further
-        assert!((factor(100.0) - 0.1f64.exp()).abs() < 1e-12);
-        assert!((factor(1000.0) - (0.1 + 0.2 * 10f64.ln()).exp()).abs() < 1e-12);
+        assert!((factor(100.0) - 0.1f64.exponential()).abs() < 1e-12);
+        assert!((factor(1000.0) - (0.1 + 0.2 * 10f64.natural_log()).exponential()).abs() < 1e-12);
         assert_eq!(factor(1e6), factor(1000.0));
         let other = preflop_ops::row::parse("softmax", "fwd", "bf16", r#"{"rows":64,"cols":64}"#).unwrap();
         assert_eq!(c.at(&other, Seconds::from_us(5.0)), None);

@@ -13,6 +13,7 @@ use preflop_learned::choice::Guess;
 use preflop_learned::trees::{Features, Forest, Scratch};
 use preflop_ops::{Gemm, Op, OpCall};
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 
 /// A prediction before physics has its say: reference, correction, what binds, traffic.
 pub(super) struct Draft {
@@ -30,12 +31,12 @@ pub(super) struct Draft {
 
 impl Draft {
     pub fn seconds(&self) -> f64 {
-        self.reference * self.correction.exp()
+        self.reference * self.correction.exponential()
     }
 
     /// Seconds on the GPU that measurements were made on.
     pub fn there(&self) -> f64 {
-        self.at * self.correction.exp()
+        self.at * self.correction.exponential()
     }
 }
 
@@ -81,8 +82,8 @@ impl Sketch<'_> {
             Then::Trusted { trust, known, besides: [here, there] } => {
                 draft.correction = learned * trust * known;
                 if here > 0.0 {
-                    draft.reference += here * (-draft.correction).exp();
-                    draft.at += there * (-draft.correction).exp();
+                    draft.reference += here * (-draft.correction).exponential();
+                    draft.at += there * (-draft.correction).exponential();
                 }
                 draft
             }

@@ -8,12 +8,13 @@ use preflop_gpu::Gpu;
 use preflop_kernels::{fused, traffic};
 use preflop_learned::trees::MAX_FEATURES;
 use preflop_ops::{Fused, OpCall};
+use preflop_units::math::Elementary as _;
 
 impl TimeModel {
     pub(super) fn fused<'a>(&'a self, f: &Fused, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
         let terms = fused::terms(f, gpu);
         let [low, high] = fused::spread(f.form);
-        let own = LogInterval { low: low.ln(), high: high.ln() };
+        let own = LogInterval { low: low.natural_log(), high: high.natural_log() };
         let largest = terms.stream.max(terms.issue);
         let Evidence { reference, nearness } = self.references.nearest(Library::Own, None, gpu);
         let draft = Draft {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-const FILE: &str = include_str!("../../../../data/fitted/operators.toml");
+const FILE: &str = include_str!("../../data/fitted/operators.toml");
 /// What we say of a class that nobody measured.
 const UNMEASURED: LogInterval = LogInterval { low: -1.1, high: 1.6 };
 

@@ -21,6 +21,7 @@ use preflop_gpu::Gpu;
 use preflop_kernels::rows::{Figures, Kernel};
 use preflop_kernels::{linear, stream, traffic};
 use preflop_ops::{ElementwiseKind, MovementKind, Op, OpCall, Pass, SpatialKind};
+use preflop_units::math::Elementary as _;
 
 /// Published softmaxes and layer norms end here: below, their times are the host's.
 const SHORTEST_ROWS: f64 = 200e-6;
@@ -68,13 +69,13 @@ impl Stream<'_> {
         if let Some(reference) = self.reference {
             let there = draft.there();
             let by_rule = |g: &Gpu| bytes_or_sms(there, self.bytes, draft.launches, g, reference);
-            let rule = (by_rule(gpu) / by_rule(reference)).powf(self.share);
-            let mut seconds = there * rule * (draft.reference / draft.at).powf(1.0 - self.share);
+            let rule = (by_rule(gpu) / by_rule(reference)).power(self.share);
+            let mut seconds = there * rule * (draft.reference / draft.at).power(1.0 - self.share);
             // Where published rows know the kernel, their form takes over as far as the call is as long as they are.
             if let Some((time, known)) = self.rows {
-                seconds = seconds.powf(1.0 - known) * time.powf(known);
+                seconds = seconds.power(1.0 - known) * time.power(known);
             }
-            draft.reference = seconds / learned.exp();
+            draft.reference = seconds / learned.exponential();
         }
         let time = draft.seconds();
         let streaming = self.bytes / gpu.dram_sustained.0;

@@ -15,17 +15,35 @@ use preflop_core::model::{
     Graph, Iteration, LowerOptions, Mode, ModelError, OptimizerChoice, Precision, lower, zoo,
 };
 use preflop_core::units::Seconds;
+use preflop_import::exported::Bindings;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Compare GPUs for a model: time, memory, dollars and energy, ranked
+///
+/// Ends with the answer: the fastest GPU that has room, the cheapest, the best value, and what would make it faster still.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop compare resnet50                                   # every GPU that has room, the fastest first
+  preflop compare gpt2 --precision amp --batch auto --top 5  # the best batch of each GPU
+  preflop compare my.onnx --dim batch=8 --gpus h100,l4 --rank cost
+  preflop compare resnet50 --epochs 90 --dataset-size 1281167 --deadline 2d")]
 pub struct CompareArgs {
-    /// Model name (see `preflop models`), a file with a captured graph in JSON, or a recording (a profiler's trace), which
+    /// Model name (see `preflop models`), a file (captured graph, .onnx, .pt2, Hugging Face config.json), or a recording (a profiler's trace), which
     /// is carried over as `preflop transfer` does
     pub model: String,
 
     /// GPUs, separated by commas (names or GPU files), or `all`; `8xh100,4xa100` compares setups with several GPUs
-    #[arg(long, value_name = "GPU,..", value_delimiter = ',', default_value = "all")]
+    #[arg(long, visible_alias = "gpu", value_name = "GPU,..", value_delimiter = ',', default_value = "all")]
     pub gpus: Vec<String>,
+
+    /// Show the GPUs too that have too little memory
+    #[arg(long)]
+    pub all: bool,
+
+    /// Show only so many GPUs, the best
+    #[arg(long, value_name = "N", value_parser = input::batch, allow_hyphen_values = true)]
+    pub top: Option<u64>,
 
     /// Samples of one iteration; of several (`32,64,96`) the best that fits on each GPU, `auto` tries 40 sizes from 1
     /// to 2048 [default: as the model has it]
@@ -35,6 +53,10 @@ pub struct CompareArgs {
     /// Tokens of one sample, for language models [default: as the model has it]
     #[arg(long, value_name = "N", value_parser = input::seq, allow_hyphen_values = true)]
     pub seq: Option<u64>,
+
+    /// Size of an open dimension of an .onnx or .pt2 file; may be given several times
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = input::dim)]
+    pub dims: Vec<(String, u64)>,
 
     /// Number formats; of several, the best that each GPU has is taken
     #[arg(long, value_name = "FORMAT,..", value_delimiter = ',', default_value = "fp32", value_parser = run_args::precision())]
@@ -141,8 +163,8 @@ fn dataset_size(text: &str) -> Result<u64, String> {
 pub enum Source {
     /// The zoo: any batch.
     Zoo(&'static str),
-    /// A captured graph: the batch it was captured with.
-    Captured(Box<Graph>),
+    /// A file: its graph for each batch that is asked for. A captured graph has one.
+    File(BTreeMap<u64, Graph>),
 }
 
 impl Source {
@@ -150,7 +172,19 @@ impl Source {
     pub fn name(&self) -> &str {
         match self {
             Self::Zoo(name) => name,
-            Self::Captured(graph) => &graph.name,
+            Self::File(graphs) => graphs.values().next().map_or("", |graph| &graph.name),
+        }
+    }
+
+    /// The graph with that batch.
+    pub fn graph(&self, batch: u64, seq: Option<u64>) -> Result<Cow<'_, Graph>, ModelError> {
+        match self {
+            Self::Zoo(name) => Ok(Cow::Owned(zoo::build(name, Some(batch), seq)?)),
+            Self::File(graphs) => graphs.get(&batch).map(Cow::Borrowed).ok_or_else(|| ModelError::Size {
+                what: "batch",
+                value: batch,
+                limit: graphs.keys().next_back().copied().unwrap_or(0),
+            }),
         }
     }
 }
@@ -166,6 +200,8 @@ pub struct Question {
     pub mode: Mode,
     /// The GPUs.
     pub gpus: Vec<Gpu>,
+    /// Were they named one by one?
+    pub named: bool,
     /// Ways to run: one, or several of which each GPU takes its best.
     pub setups: Vec<Setup>,
     /// Order.
@@ -196,11 +232,7 @@ impl Question {
 
     /// The iteration of a setup.
     pub fn lower(&self, setup: &Setup) -> Result<Iteration, ModelError> {
-        let options = self.options(setup);
-        match &self.model {
-            Source::Zoo(name) => lower(&zoo::build(name, Some(setup.batch), self.seq)?, &options),
-            Source::Captured(graph) => lower(graph, &options),
-        }
+        lower(&*self.model.graph(setup.batch, self.seq)?, &self.options(setup))
     }
 }
 
@@ -221,7 +253,10 @@ fn check_prices(question: &Question) -> anyhow::Result<()> {
 impl CompareArgs {
     /// Checks everything before anything is computed.
     pub fn question(&self) -> anyhow::Result<Question> {
-        let (model, default_batch) = self.source()?;
+        let mut batches: Vec<u64> = self.batch.iter().flat_map(|b| b.sizes()).collect();
+        batches.sort_unstable();
+        batches.dedup();
+        let model = self.source(&mut batches)?;
         let named = self.gpus != ["all"];
         let gpus = if named {
             let mut gpus: Vec<Gpu> = Vec::new();
@@ -235,12 +270,6 @@ impl CompareArgs {
         } else {
             catalog::all()?
         };
-        let mut batches: Vec<u64> = self.batch.iter().flat_map(|b| b.sizes()).collect();
-        if batches.is_empty() {
-            batches.push(default_batch);
-        }
-        batches.sort_unstable();
-        batches.dedup();
         let mut precisions: Vec<Precision> = Vec::new();
         for p in &self.precision {
             if !precisions.contains(p) {
@@ -248,8 +277,8 @@ impl CompareArgs {
             }
         }
         let mut mode = self.mode;
-        if let Source::Captured(graph) = &model
-            && let Some(fixed) = &graph.fixed
+        if let Source::File(graphs) = &model
+            && let Some(fixed) = graphs.values().find_map(|graph| graph.fixed.as_ref())
         {
             (precisions, mode) = (vec![fixed.precision], fixed.mode);
         }
@@ -278,6 +307,7 @@ impl CompareArgs {
             seq: self.seq,
             mode,
             gpus,
+            named: self.gpus != ["all"],
             setups,
             rank: self.rank,
             prices: self.prices.catalogue()?,
@@ -293,14 +323,34 @@ impl CompareArgs {
         Ok(question)
     }
 
-    fn source(&self) -> anyhow::Result<(Source, u64)> {
+    /// The model, and the batches where none were asked for. A file is read anew for each: shapes follow from them.
+    fn source(&self, batches: &mut Vec<u64>) -> anyhow::Result<Source> {
         if let Ok(info) = zoo::info(&self.model) {
-            return Ok((Source::Zoo(info.name), info.default_batch));
+            if let Some((name, _)) = self.dims.first() {
+                let message = format!("`--dim {name}=..` is for .onnx and .pt2 files");
+                return Err(InputError::new(message).hint("use `--batch` and `--seq`").into());
+            }
+            if batches.is_empty() {
+                batches.push(info.default_batch);
+            }
+            return Ok(Source::Zoo(info.name));
         }
-        let batch = self.batch.first().and_then(|b| b.sizes().first().copied());
-        let graph = input::model(&self.model, batch, self.seq)?;
-        let samples = graph.samples;
-        Ok((Source::Captured(Box::new(graph)), samples))
+        let read = |batch: Option<u64>| {
+            let dims = self.dims.iter().cloned().collect();
+            input::sized_model(&self.model, &Bindings { dims, batch, seq: self.seq })
+        };
+        let mut graphs = BTreeMap::new();
+        if batches.is_empty() {
+            let graph = read(None)?;
+            batches.push(graph.samples);
+            graphs.insert(graph.samples, graph);
+        }
+        for batch in batches.iter() {
+            if !graphs.contains_key(batch) {
+                graphs.insert(*batch, read(Some(*batch))?);
+            }
+        }
+        Ok(Source::File(graphs))
     }
 
     fn measured(&self) -> anyhow::Result<Option<(String, Seconds)>> {

@@ -6,6 +6,7 @@ mod row;
 mod several;
 mod show;
 mod sweep;
+mod verdict;
 
 pub use args::CompareArgs;
 
@@ -34,6 +35,9 @@ pub fn run(args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
     let mut rows = sweep::rows(&question, &model, scale)?;
     order(&question, &mut rows);
     choose(&question, &mut rows)?;
+    let sentences = if output.json { Vec::new() } else { verdict::verdict(&question, &rows, &model) };
+    let top = args.top.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    rows.truncate(top);
     if let Some(path) = &args.output {
         show::write_file(path, &rows)?;
     }
@@ -43,7 +47,11 @@ pub fn run(args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
     if output.json {
         return output::print_json(&rows);
     }
-    show::print(&question, &rows, output)
+    // GPUs without room are folded away, unless they were named or nothing else is left.
+    if !args.all && !question.named && rows.iter().any(|r| r.fits) {
+        rows.retain(|r| r.fits);
+    }
+    show::print(&question, &rows, sentences, output)
 }
 
 /// Measured over predicted time on the user's own GPU: 1 where nothing was measured.

@@ -21,6 +21,8 @@ pub struct Row {
     pub needed_mib: f64,
     pub gpu_memory_mib: f64,
     pub fits: bool,
+    /// What the time rests on: this GPU measured, its generation measured, or never measured.
+    pub evidence: &'static str,
     /// Largest batch that fits with this precision and optimizer; 0 if none does.
     pub largest_batch: Option<u64>,
     pub usd_per_hour: Option<f64>,

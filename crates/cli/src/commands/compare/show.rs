@@ -5,8 +5,9 @@ use super::row::Row;
 use super::{price_kind, unpriced};
 use crate::commands::tabular::{self, Column, Columns};
 use crate::destination;
+use crate::grid::Grid;
 use crate::output::{self, Align, Output, three_digits};
-use comfy_table::{Cell, Color};
+use comfy_table::Color;
 use preflop_core::cost::{Limits, RankBy};
 use preflop_core::units::{Bytes, Seconds};
 use preflop_plot::{Plane, PlanePoint};
@@ -41,69 +42,87 @@ pub fn limits(limits: &Limits) -> String {
 /// Full advice is printed for at most this many GPUs; the JSON has all.
 const ADVISED: usize = 3;
 
-/// The page for people.
-pub fn print(question: &Question, rows: &[Row], output: &Output) -> anyhow::Result<()> {
+/// The page for people: `rows` as shown, `sentences` the answer at its end.
+pub fn print(
+    question: &Question,
+    rows: &[Row],
+    sentences: Vec<String>,
+    output: &Output,
+) -> anyhow::Result<()> {
     let mut out = output::stdout();
-    writeln!(out, "{}\n", output.bold(&format!("{}, by {}", title(question), order(question.rank))))?;
-    let several = question.setups.len() > 1;
-    let mut header = vec![("gpu", Align::Keep)];
-    if several {
-        header.extend([("batch", Align::Right), ("format", Align::Keep)]);
-    }
-    header.extend([("time", Align::Right), ("samples/s", Align::Right)]);
-    let baseline =
-        question.baseline.as_ref().filter(|_| rows.iter().any(|r| r.speed_over_baseline.is_some()));
-    let over = baseline.map(|b| format!("x {b}"));
-    if let Some(over) = &over {
-        header.push((over, Align::Right));
-    }
-    header.extend([("memory", Align::Right), ("fits", Align::Keep), ("max batch", Align::Right)]);
-    header.extend([
-        ("usd/h", Align::Right),
-        ("priced", Align::Keep),
-        ("usd/M", Align::Right),
-        ("J", Align::Right),
-    ]);
-    if question.plan.is_some() {
-        header.extend([("run", Align::Right), ("run usd", Align::Right)]);
-    }
-    header.push(("front", Align::Keep));
-    let mut table = output.table(&header);
-    let or_dash = |x: Option<f64>| x.map_or_else(|| "-".to_string(), three_digits);
-    for r in rows {
-        let name = if r.chosen { format!("{} <-", r.gpu) } else { r.gpu.clone() };
-        let mut cells = vec![Cell::new(name)];
-        if several {
-            cells.extend([Cell::new(r.batch), Cell::new(r.precision)]);
-        }
-        cells.push(Cell::new(output::time(Seconds(r.iteration_ms / 1e3))));
-        cells.push(Cell::new(three_digits(r.samples_per_s)));
-        if over.is_some() {
-            cells.push(Cell::new(or_dash(r.speed_over_baseline)));
-        }
-        cells.push(Cell::new(output::memory(Bytes::from_mib(r.memory_mib))));
-        cells.push(if r.fits { Cell::new("yes") } else { output.tinted("NO", Color::Red) });
-        cells.push(Cell::new(r.largest_batch.map_or_else(String::new, |b| b.to_string())));
-        cells.push(Cell::new(or_dash(r.usd_per_hour)));
-        cells.push(Cell::new(r.price_date.map_or_else(|| "-".to_string(), |d| d.to_string())));
-        cells.push(Cell::new(or_dash(r.usd_per_million_samples)));
-        cells.push(Cell::new(three_digits(r.joules_per_sample)));
-        if question.plan.is_some() {
-            cells.push(Cell::new(r.run_hours.map_or_else(|| "-".to_string(), hours)));
-            cells.push(Cell::new(or_dash(r.run_usd)));
-        }
-        cells.push(Cell::new(if r.pareto { "*" } else { "" }));
-        table.add_row(cells);
-    }
+    let title = format!("{}, by {}", title(question), order(question.rank));
+    writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
+    let (table, left_out) = columns(question, rows).table(output);
     output::write_table(&mut out, &table)?;
     writeln!(out)?;
-    for line in answer(question, rows).into_iter().chain(advice(rows)) {
+    let lines = answer(question, rows).into_iter().chain(sentences).chain(advice(rows));
+    for line in lines {
         writeln!(out, "{}", output::wrapped(&line, output.width, "  "))?;
     }
-    writeln!(out, "{}", output.dim(&output::wrapped(&legend(question), output.width, "")))?;
+    writeln!(out, "{}", output.dim(&output::wrapped(&legend(question, &left_out), output.width, "")))?;
     out.flush()?;
     note_unpriced(question, rows);
     Ok(())
+}
+
+/// The table, column by column, with the rank by which each is left out of a narrow one.
+fn columns(question: &Question, rows: &[Row]) -> Grid<'static> {
+    let of = |cell: &dyn Fn(&Row) -> String| rows.iter().map(cell).collect::<Vec<_>>();
+    let or_dash = |x: Option<f64>| x.map_or_else(|| "-".to_string(), three_digits);
+    let ms = |x: f64| output::time(Seconds(x / 1e3));
+    let mut columns = Grid::default();
+    columns.add(
+        "gpu",
+        Align::Keep,
+        0,
+        of(&|r| if r.chosen { format!("{} <-", r.gpu) } else { r.gpu.clone() }),
+    );
+    if question.setups.len() > 1 {
+        columns.add("batch", Align::Right, 1, of(&|r| r.batch.to_string()));
+        columns.add("format", Align::Keep, 1, of(&|r| r.precision.to_string()));
+    }
+    columns.add("time", Align::Right, 0, of(&|r| ms(r.iteration_ms)));
+    columns.add("90 % interval", Align::Right, 4, of(&|r| format!("{} to {}", ms(r.low_ms), ms(r.high_ms))));
+    columns.add("samples/s", Align::Right, 3, of(&|r| three_digits(r.samples_per_s)));
+    if rows.iter().any(|r| r.speed_over_baseline.is_some()) {
+        columns.add("speed", Align::Right, 1, of(&|r| or_dash(r.speed_over_baseline)));
+    }
+    columns.add("memory", Align::Right, 5, of(&|r| output::memory(Bytes::from_mib(r.memory_mib))));
+    if rows.iter().any(|r| !r.fits) {
+        columns.add("fits", Align::Keep, 0, of(&|r| if r.fits { "yes" } else { "NO" }.to_string()));
+        columns.tint(|text| (text == "NO").then_some(Color::Red));
+    }
+    columns.add(
+        "max batch",
+        Align::Right,
+        7,
+        of(&|r| r.largest_batch.map_or_else(String::new, |b| b.to_string())),
+    );
+    columns.add("usd/h", Align::Right, 4, of(&|r| or_dash(r.usd_per_hour)));
+    columns.add(
+        "priced",
+        Align::Keep,
+        9,
+        of(&|r| r.price_date.map_or_else(|| "-".to_string(), |d| d.to_string())),
+    );
+    columns.add("usd/M", Align::Right, 2, of(&|r| or_dash(r.usd_per_million_samples)));
+    columns.add("J", Align::Right, 8, of(&|r| three_digits(r.joules_per_sample)));
+    if question.plan.is_some() {
+        columns.add("run", Align::Right, 1, of(&|r| r.run_hours.map_or_else(|| "-".to_string(), hours)));
+        columns.add("run usd", Align::Right, 1, of(&|r| or_dash(r.run_usd)));
+    }
+    columns.add("front", Align::Keep, 6, of(&|r| if r.pareto { "*" } else { "" }.to_string()));
+    columns.add("evidence", Align::Keep, 3, of(&|r| short(r.evidence).to_string()));
+    columns
+}
+
+/// What a time rests on, in a word.
+fn short(evidence: &str) -> &str {
+    match evidence {
+        "generation measured" => "generation",
+        "never measured" => "none",
+        other => other,
+    }
 }
 
 /// What is compared: `resnet50 train, batch 64, fp32`.
@@ -161,18 +180,26 @@ fn advice(rows: &[Row]) -> Vec<String> {
         lines.push(format!("{needs} {help}"));
     }
     if lacking.len() > ADVISED {
-        lines.push(format!("{} more do not fit; --json says what would help.", lacking.len() - ADVISED));
+        let more = lacking.len() - ADVISED;
+        let verb = if more == 1 { "does" } else { "do" };
+        lines.push(format!("{more} more {verb} not fit; --json says what would help."));
     }
     lines
 }
 
-fn legend(question: &Question) -> String {
+fn legend(question: &Question, left_out: &[&str]) -> String {
     let r = &question.reserve;
+    let narrow = if left_out.is_empty() {
+        String::new()
+    } else {
+        format!(" Left out for want of width: {}.", left_out.join(", "))
+    };
+    let baseline = question.baseline.as_ref().map_or_else(String::new, |b| format!("speed: over {b}; "));
     let measured = question.measured.as_ref().map_or_else(String::new, |(gpu, t)| {
         format!(" Times scaled to the measured {} on {gpu}.", output::time(*t))
     });
     format!(
-        "usd: {}; usd/M: per million samples; J: joules per sample, an estimate from utilisation; front: nothing else is both as fast and as cheap. fits: peak and fp32 convolution workspace plus {:.0} % plus {:.0} MiB.{measured}",
+        "usd: {}; usd/M: per million samples; J: joules per sample, an estimate from utilisation; {baseline}front: nothing else is both as fast and as cheap; evidence: was this GPU measured, another of its generation, or none. fits: peak and fp32 convolution workspace plus {:.0} % plus {:.0} MiB.{measured}{narrow}",
         price_kind(question.pricing),
         100.0 * r.share,
         r.context.mib()

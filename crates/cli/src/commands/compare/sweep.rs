@@ -41,7 +41,9 @@ pub fn rows(question: &Question, model: &TimeModel, scale: f64) -> anyhow::Resul
         .map(|(gpu, place)| {
             let (setup, iteration) = &lowered[*place];
             let prediction = model.predict_iteration(iteration, gpu);
-            row(question, gpu, setup, iteration, &prediction, scale)
+            let mut row = row(question, gpu, setup, iteration, &prediction, scale);
+            row.evidence = model.nearness(gpu).name();
+            row
         })
         .collect();
     largest_batches(question, &mut rows, &best, &lowered)?;
@@ -74,6 +76,7 @@ fn row(
         needed_mib: question.reserve.needed(prudent).mib(),
         gpu_memory_mib: gpu.memory.mib(),
         fits: question.reserve.fits(prudent, gpu),
+        evidence: "",
         largest_batch: None,
         usd_per_hour: quote.as_ref().map(|q| q.usd_per_hour),
         price_date: quote.as_ref().map(|q| q.date),
@@ -110,7 +113,7 @@ fn largest_batches(
     best: &[usize],
     lowered: &[(Setup, Iteration)],
 ) -> Result<(), ModelError> {
-    if matches!(question.model, Source::Captured(_)) {
+    if matches!(question.model, Source::File(_)) {
         return Ok(());
     }
     let mut peaks: HashMap<Setup, Bytes> = lowered.iter().map(|(s, i)| (*s, fit::prudent_peak(i))).collect();

@@ -71,7 +71,8 @@ pub fn page<R: Serialize>(
     ))
 }
 
-fn escaped(text: &str) -> String {
+/// Text inside a document or an attribute.
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

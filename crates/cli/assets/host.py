@@ -1,0 +1,1 @@
+../../calibrate/src/host.py

@@ -1,0 +1,4 @@
+declare module "*?worker&inline" {
+  const Made: new () => Worker;
+  export default Made;
+}

@@ -1,0 +1,142 @@
+// The page without a server: one file, opened from disk with the network off.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { statSync } from "node:fs";
+import { performance } from "node:perf_hooks";
+import { after, before, test } from "node:test";
+import { binary, browser, page } from "./pages.mjs";
+import { serve } from "./served.mjs";
+
+let chromium, server, file;
+before(async () => {
+  file = page("alone.html", "page");
+  [chromium, server] = await Promise.all([browser(), serve()]);
+});
+after(async () => {
+  await chromium.close();
+  server.stop();
+});
+
+/** Opens the file without a network and waits for its first answer. */
+async function offline(hash = "", options = {}) {
+  const context = await chromium.newContext({ viewport: { width: 1366, height: 768 }, ...options });
+  await context.setOffline(true);
+  const tab = await context.newPage();
+  const wrong = [];
+  tab.on("pageerror", (error) => wrong.push(String(error)));
+  tab.on("console", (message) => { if (["error", "warning"].includes(message.type())) wrong.push(message.text()); });
+  tab.on("request", (request) => { if (/^https?:/.test(request.url())) wrong.push(`asked for ${request.url()}`); });
+  await tab.goto(file.url + hash);
+  await tab.waitForFunction(() => !document.querySelector("[aria-busy]") && document.querySelector("#chart svg, .problem"), { timeout: 120_000 });
+  return { tab, context, wrong };
+}
+
+/** How much slower than alone this machine is now: wall over processor time of a loop. */
+function crowding() {
+  const [wall, cpu] = [performance.now(), process.cpuUsage()];
+  let x = 0;
+  while (performance.now() - wall < 400) for (let i = 0; i < 1e5; i += 1) x += Math.sqrt(i);
+  const used = process.cpuUsage(cpu);
+  assert.ok(x > 0);
+  return Math.max(1, (performance.now() - wall) / ((used.user + used.system) / 1e3));
+}
+
+test("the page is one file of at most 8 MB", () => {
+  const { size } = statSync(file.path);
+  assert.ok(size <= 8_000_000, `${size} bytes`);
+  console.log(`    ${(size / 1e6).toFixed(2)} MB`);
+});
+
+test("the first answer comes within a second", async () => {
+  let best = Infinity;
+  for (let i = 0; i < 3; i += 1) {
+    const before = crowding();
+    const { tab, context, wrong } = await offline("#/predict?model=resnet50&gpu=h200");
+    // From the start of the navigation to the answer on the screen, by the page's own clock.
+    const ms = await tab.evaluate(() => performance.getEntriesByName("preflop-first-answer")[0].startTime);
+    const crowd = (before + crowding()) / 2;
+    console.log(`    ${ms.toFixed(0)} ms on a machine ${crowd.toFixed(1)} times slowed by others`);
+    best = Math.min(best, ms / crowd);
+    assert.deepEqual(wrong, []);
+    await context.close();
+  }
+  assert.ok(best < 1000, `${best.toFixed(0)} ms`);
+});
+
+test("200 questions get the same bytes from the page, from a server and from the command line", async () => {
+  const post = async (question) => (await fetch(`${server.url}/api/v1/ask`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) })).text();
+  const names = async (ask) => JSON.parse(await post({ ask })).map((item) => item.name);
+  const [models, gpus] = [await names("models"), await names("gpus")];
+  assert.ok(models.length >= 20 && gpus.length >= 40);
+  const questions = [];
+  for (let i = 0; questions.length < 184; i += 1) {
+    const precision = ["fp32", "amp", "fp16", "tf32", "bf16", "fp8"][i % 6];
+    const mode = i % 4 === 3 ? "infer" : "train";
+    questions.push({ ask: "predict", model: models[i % models.length], gpu: gpus[(7 * i) % gpus.length], precision, mode, batch: [1, 3, 16, 64][i % 4], layers: i % 5 === 0 });
+  }
+  questions.push(
+    ...["gpus", "models", "networks", "version"].map((ask) => ({ ask })), ...gpus.slice(0, 3).map((gpu) => ({ ask: "gpu", gpu })),
+    { ask: "compare", model: "resnet50", precision: "amp" }, { ask: "compare", model: models[5], rank: "cost", samples: 1e8, budget_usd: 100 },
+    { ask: "roofline", model: "resnet50", gpus: ["h200", "v100"] }, { ask: "layer", model: "resnet50", gpu: "t4", name: "layer1.0.conv2" },
+    { ask: "explore", network: "resnet152", base: "titan-xp" }, { ask: "delta", network: "vgg16", gpu: "titan-xp" },
+    { ask: "predict", model: "resnet5", gpu: "h200" }, { ask: "predict", model: "resnet50", gpu: "h200", bach: 3 }, { ask: "nothing" });
+  assert.equal(questions.length, 200);
+  const { tab, context, wrong } = await offline();
+  let differing = 0;
+  for (const question of questions) {
+    const [here, there] = await Promise.all([tab.evaluate((q) => globalThis.preflop.ask(q), question), post(question)]);
+    if (here !== there) {
+      differing += 1;
+      const at = [...here].findIndex((c, i) => c !== there[i]);
+      console.log(`    ${JSON.stringify(question)} differs: ${here.slice(Math.max(0, at - 40), at + 40)} | ${there.slice(Math.max(0, at - 40), at + 40)}`);
+    }
+  }
+  assert.equal(differing, 0, `${differing} of ${questions.length} answers differ`);
+  // The command line says the same, digit by digit, where both have an answer.
+  let asked = 0;
+  for (const question of questions.filter((q) => q.ask === "predict" && q.batch && !q.layers).slice(0, 24)) {
+    const here = JSON.parse(await tab.evaluate((q) => globalThis.preflop.ask(q), question));
+    if (here.error) continue;
+    const args = ["predict", question.model, "--gpu", question.gpu, "--precision", question.precision, "--mode", question.mode, "--batch", String(question.batch), "--json"];
+    const there = JSON.parse(execFileSync(binary, args, { encoding: "utf8", maxBuffer: 1 << 28 }));
+    for (const key of Object.keys(there)) if (key in here) assert.deepEqual(here[key], there[key], `${JSON.stringify(question)}: ${key}`);
+    for (const key of ["iteration_ms", "low_ms", "high_ms", "memory_mib", "ops"]) assert.ok(key in here && key in there, key);
+    asked += 1;
+  }
+  assert.ok(asked >= 10, `${asked} asked`);
+  assert.deepEqual(wrong, []);
+  await context.close();
+});
+
+test("sliders, links and going back work without a server", async () => {
+  const { tab, context, wrong } = await offline();
+  const ms = () => tab.$eval("#time", (t) => Number(t.dataset.ms));
+  const before = await ms();
+  await tab.fill("#batch", "128");
+  await tab.waitForFunction((old) => Number(document.querySelector("#time").dataset.ms) > 1.5 * old, before);
+  assert.match(tab.url(), /#\/predict\?batch=128/);
+  await tab.click("nav a:has-text('Compare')");
+  await tab.waitForSelector("#gpus-table tbody tr");
+  assert.match(tab.url(), /#\/compare\?batch=128/);
+  await tab.goBack();
+  await tab.waitForSelector("#time");
+  await tab.click("nav a:has-text('Accuracy')");
+  await tab.waitForSelector("#scores-table");
+  assert.equal(await tab.locator("nav a:has-text('Profile')").count(), 0, "what needs a server is not offered");
+  await tab.goto(`${file.url}#/nowhere`);
+  await tab.waitForSelector(".problem");
+  assert.match(await tab.textContent(".problem"), /nothing at \/nowhere/);
+  assert.deepEqual(wrong, []);
+  await context.close();
+});
+
+test("a live report starts with its job", async () => {
+  const live = page("live.html", "report", "vgg16", "--gpu", "v100", "--batch", "24", "--live");
+  const context = await chromium.newContext();
+  await context.setOffline(true);
+  const tab = await context.newPage();
+  await tab.goto(live.url);
+  await tab.waitForSelector("#time", { timeout: 120_000 });
+  assert.match(await tab.textContent(".headline"), /vgg16 training, batch 24, fp32 on v100/);
+  await context.close();
+});

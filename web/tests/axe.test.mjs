@@ -1,0 +1,76 @@
+// Accessibility of every page in both themes, by axe; and whatever can be clicked can be reached with the keyboard alone.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, before, test } from "node:test";
+import { browser, open, page } from "./pages.mjs";
+import { serve, TRACE, visit } from "./served.mjs";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const PAGES = {
+  predict: "/predict?model=resnet50&gpu=h200&precision=amp&layer=layer1.0.conv2", compare: "/compare?model=resnet50&precision=amp&budget=200",
+  roofline: "/roofline?model=resnet50&gpu=h200&precision=amp", explore: "/explore?mac_per_sm=4", profile: "/profile", accuracy: "/accuracy", api: "/api", nowhere: "/nowhere",
+};
+let chromium, server, files;
+before(async () => {
+  files = { report: page("axe-report.html", "report", "gpt2", "--gpu", "h200,a100"), chart: page("axe-chart.html", "roofline", "resnet50", "--gpu", "h200") };
+  [chromium, server] = await Promise.all([browser(), serve()]);
+});
+after(async () => {
+  await chromium.close();
+  server.stop();
+});
+
+/** Serious and critical findings, each with where it is. */
+async function findings(tab) {
+  await tab.evaluate(AXE);
+  const { violations } = await tab.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  return violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => n.target.join(" ")).join(" | ")} (${v.nodes.length})`);
+}
+
+/** What can be clicked but never has the focus while Tab is pressed. */
+async function unreached(tab) {
+  await tab.evaluate(() => {
+    const all = document.querySelectorAll("a[href], button, select, input, textarea, summary, [tabindex='0']");
+    for (const [i, e] of [...all].entries()) if (e.checkVisibility() && !e.disabled && e.tabIndex >= 0) e.dataset.stop = String(i);
+    document.activeElement?.blur();
+  });
+  const stops = await tab.locator("[data-stop]").count();
+  for (let i = 0; i < stops + 5; i += 1) {
+    await tab.keyboard.press("Tab");
+    await tab.evaluate(() => { document.activeElement?.removeAttribute("data-stop"); });
+  }
+  return tab.evaluate(() => [...document.querySelectorAll("[data-stop]")].map((e) => e.outerHTML.slice(0, 120)));
+}
+
+for (const colorScheme of ["light", "dark"]) {
+  test(`axe finds nothing serious, ${colorScheme}`, async () => {
+    const all = {};
+    for (const [name, path] of Object.entries(PAGES)) {
+      const { tab, context } = await visit(chromium, server.url + path, { colorScheme });
+      if (name === "profile") {
+        await tab.setInputFiles("#file", { name: "trace.json", mimeType: "application/json", buffer: Buffer.from(TRACE) });
+        await tab.waitForSelector("#transfer-table");
+      }
+      if (name === "predict") await tab.waitForSelector("#kernels-table");
+      const found = await findings(tab);
+      if (found.length > 0) all[name] = found;
+      await context.close();
+    }
+    for (const [name, file] of Object.entries(files)) {
+      const { tab, context } = await open(chromium, file.url, { colorScheme });
+      const found = await findings(tab);
+      if (found.length > 0) all[name] = found;
+      await context.close();
+    }
+    assert.deepEqual(all, {});
+  });
+}
+
+test("the keyboard alone reaches everything", async () => {
+  for (const [name, path] of Object.entries(PAGES)) {
+    const { tab, context } = await visit(chromium, server.url + path);
+    assert.deepEqual(await unreached(tab), [], name);
+    await context.close();
+  }
+});
