@@ -1,6 +1,8 @@
 //! How a model is run: the options that every command about a model shares.
 
 use crate::error::InputError;
+use preflop_core::Gpu;
+use preflop_core::cost::search;
 use crate::input;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -143,6 +145,16 @@ pub struct Job {
     pub run: Run,
     /// What a reader of the result should know.
     pub notes: Vec<String>,
+}
+
+impl Job {
+    /// Refuses a GPU that lacks the formats that were asked for; a recorded iteration has those of where it was recorded.
+    pub fn check_on(&self, gpu: &Gpu) -> anyhow::Result<()> {
+        match search::lacks(gpu, self.options.precision).filter(|_| self.graph.fixed.is_none()) {
+            Some(lacks) => Err(InputError::new(lacks).into()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl RunArgs {

@@ -4,15 +4,18 @@
 //! `preflop-fit` fits everything; `preflop-fit FAMILY ..` only cross-validates the families whose names begin
 //! so, and with `--update` in front it also replaces them in `data/fitted`. `PREFLOP_SHARED` names the folder
 //! with the published measurements (default `../shared`). `preflop-fit e2e` scores whole iterations,
-//! `preflop-fit published` the published measurements on other GPUs, `preflop-fit networks` published image networks there, and
+//! `preflop-fit published` the published measurements on other GPUs, `preflop-fit networks` published image networks there,
+//! `preflop-fit unseen [LINE ..]` both and more with each GPU left out, `preflop-fit boards` fits the forms for boards before Hopper, and
 //! `preflop-fit laws [COUNT]` counts answers that break what physics asks.
 #![allow(clippy::print_stdout)]
 
 mod attention;
+mod boards;
 mod choices;
 mod chooser;
 mod conv;
 mod data;
+mod deepbench;
 mod e2e;
 mod gbdt;
 mod gemm;
@@ -26,6 +29,8 @@ mod samples;
 mod score;
 mod simplex;
 mod stream;
+mod table;
+mod throughput;
 mod unseen;
 mod write;
 
@@ -88,6 +93,12 @@ fn main() -> Result<()> {
     if wanted.first().is_some_and(|w| w == "networks") {
         return networks::report(&shared);
     }
+    if wanted.first().is_some_and(|w| w == "unseen") {
+        return table::report(&shared, &gpus, &wanted[1..]);
+    }
+    if wanted.first().is_some_and(|w| w == "boards") {
+        return boards::write(&shared, Path::new("data/fitted/boards.json"));
+    }
     if wanted.first().is_some_and(|w| w == "published") {
         return published::report(&shared, &gpus);
     }
@@ -147,7 +158,7 @@ fn main() -> Result<()> {
         let samples = rnn::samples(&measured, &gpus, &products, &forms);
         learners.push(
             Learner::new("rnn", samples, rnn_form::FEATURES, smooth(120, 5, 0.6))
-                .left_out(unseen::elsewhere(&data::published_rnn(&shared)?)?),
+                .left_out(unseen::elsewhere(&deepbench::recurrent(&shared)?)?),
         );
         constants.forms.extend(forms);
     }
@@ -209,16 +220,13 @@ fn main() -> Result<()> {
     if picks(plain_conv::NAME) {
         let rows = plain_conv::rows(&published::long(data::fp32_convolutions(&shared)?));
         let forms = plain_conv::constants(&rows, &gpus);
-        let settings = Settings { depth: 5, ..smooth(120, 30, 0.5) };
+        let settings = plain_conv::settings();
         let samples = plain_conv::samples(&rows, &gpus, &forms);
         learners.push(
             Learner::new(plain_conv::NAME, samples, plain_conv_form::FEATURES, settings)
-                .left_out(plain_conv::left_out(&rows, &gpus, settings)?),
+                .left_out(plain_conv::left_out(&rows, &gpus)?),
         );
         constants.forms.extend(forms);
-    }
-    if picks("factor") {
-        constants.forms.extend(published::factors(&shared, &gpus)?);
     }
     if picks("host") {
         let model = preflop_core::time::TimeModel::embedded();

@@ -95,11 +95,16 @@ pub enum Architecture {
     Cdna2,
     Cdna3,
     Other,
+    // Last, so that the others keep their places in what was learned.
+    Kepler,
+    Maxwell,
 }
 
 impl Architecture {
     /// All, oldest first.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
+        Self::Kepler,
+        Self::Maxwell,
         Self::Pascal,
         Self::Volta,
         Self::Turing,
@@ -117,6 +122,8 @@ impl Architecture {
     /// The name used in GPU files.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Kepler => "kepler",
+            Self::Maxwell => "maxwell",
             Self::Pascal => "pascal",
             Self::Volta => "volta",
             Self::Turing => "turing",

@@ -104,6 +104,34 @@ fn generation(architecture: Architecture) -> Generation {
         cycles: [35.0, 25.0, 220.0, 500.0],
     };
     match architecture {
+        // Nobody measured these two for the project: Pascal's shares, the limits of the CUDA programming guide.
+        Architecture::Kepler => Generation {
+            lanes: 192.0,
+            blocks: 16.0,
+            shared_sm: 48.0,
+            l1: 16.0,
+            l2_clock: 21.0,
+            l1_clock: 64.0,
+            l2_mib_per_sm: 0.1,
+            dram_share: 0.75,
+            watts_per_tflop: 30.0,
+            plain_share: 0.75,
+            floor_us: 4.0,
+            cycles: [35.0, 26.0, 200.0, 400.0],
+            ..base
+        },
+        Architecture::Maxwell => Generation {
+            l1: 24.0,
+            l2_clock: 21.0,
+            l1_clock: 64.0,
+            l2_mib_per_sm: 0.12,
+            dram_share: 0.77,
+            watts_per_tflop: 30.0,
+            plain_share: 0.95,
+            floor_us: 3.5,
+            cycles: [82.0, 24.0, 207.0, 400.0],
+            ..base
+        },
         Architecture::Pascal => Generation {
             l1: 48.0,
             l2_clock: 21.0,

@@ -131,6 +131,8 @@ pub struct IterationPrediction {
     pub low: Seconds,
     /// Upper end of the 90 % interval.
     pub high: Seconds,
+    /// What the interval rests on: how near measurements are to the GPU.
+    pub evidence: Nearness,
     /// Sum of kernel times.
     pub gpu_busy: Seconds,
     /// 90 % of measurements of it should lie between this
@@ -269,6 +271,7 @@ impl Schedule for TimeModel {
             time: Seconds::ZERO,
             low: Seconds::ZERO,
             high: Seconds::ZERO,
+            evidence: self.nearness(gpu),
             gpu_busy: Seconds::ZERO,
             gpu_busy_low: Seconds::ZERO,
             gpu_busy_high: Seconds::ZERO,
@@ -315,7 +318,7 @@ impl Schedule for TimeModel {
                 [Bound::Compute, Bound::Dram, Bound::L2, Bound::Latency, Bound::Host][i]
             });
         out.bound = if out.host > out.gpu_wall { Bound::Host } else { gpu_bound };
-        let (down, up) = spread.on(self.nearness(gpu), out.gpu_wall);
+        let (down, up) = spread.on(out.evidence, out.gpu_wall);
         // The host's time is known to about a quarter (equal host-bound runs differ by 13-24 %, standard deviation; 225
         // host-bound iterations on an H200: 5 % end below 0.79 of the prediction, 5 % above 1.6).
         let host_down = out.host * 0.74;

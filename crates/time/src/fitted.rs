@@ -17,6 +17,14 @@ use std::sync::OnceLock;
 /// The generated files as they ship.
 const CONSTANTS: &str = include_str!("../../../data/fitted/constants.json");
 const TREES: &[u8] = include_bytes!("../../../data/fitted/trees.bin");
+/// Constants of the forms for boards before Hopper, fitted apart (`preflop-fit boards`).
+const BOARDS: &str = include_str!("../../../data/fitted/boards.json");
+
+/// What the time model reads of that file.
+#[derive(Deserialize)]
+struct BoardsFile {
+    forms: BTreeMap<String, Vec<f64>>,
+}
 
 /// Which kernels of a library a set of tile constants stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -162,10 +170,13 @@ impl Fitted {
             Cow::Owned(b) => open_forests(&b, |own| Cow::Owned(own.to_vec())),
         };
         let (forests, choosers) = opened.ok_or_else(damaged_trees)?;
+        let boards: BoardsFile = serde_json::from_str(BOARDS).map_err(|e| FittedError(e.to_string()))?;
+        let mut forms = boards.forms;
+        forms.extend(file.forms);
         Ok(Self {
             references: file.references,
             tiles,
-            forms: file.forms,
+            forms,
             intervals: file.intervals,
             unseen: file.unseen,
             forests,

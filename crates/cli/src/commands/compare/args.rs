@@ -157,6 +157,8 @@ pub struct Question {
     pub mode: Mode,
     /// The GPUs.
     pub gpus: Vec<Gpu>,
+    /// Why others of the catalogue are left out.
+    pub lacking: Vec<String>,
     /// Were they named one by one?
     pub named: bool,
     /// Ways to run: one, or several of which each GPU takes its best.
@@ -246,6 +248,20 @@ impl CompareArgs {
         {
             (precisions, mode) = (vec![fixed.precision], fixed.mode);
         }
+        let recorded = matches!(&model, Source::Captured(graph) if graph.fixed.is_some());
+        let mut lacking = Vec::new();
+        if !recorded {
+            for gpu in &gpus {
+                if precisions.iter().all(|p| search::lacks(gpu, *p).is_some()) {
+                    lacking.extend(search::lacks(gpu, precisions[0]));
+                }
+            }
+        }
+        if let Some(first) = lacking.first().filter(|_| named) {
+            return Err(InputError::new(first.clone()).into());
+        }
+        let able = |gpu: &Gpu| recorded || precisions.iter().any(|p| search::native(gpu, *p));
+        let gpus: Vec<Gpu> = gpus.into_iter().filter(able).collect();
         let setups = precisions
             .iter()
             .flat_map(|p| {
@@ -271,6 +287,7 @@ impl CompareArgs {
             seq: self.seq,
             mode,
             gpus,
+            lacking,
             named,
             setups,
             rank: self.rank,

@@ -14,6 +14,8 @@ pub struct Row {
     pub iteration_ms: f64,
     pub low_ms: f64,
     pub high_ms: f64,
+    /// What the interval rests on.
+    pub evidence: &'static str,
     pub samples_per_s: f64,
     /// Peak, as `max_memory_allocated` would show it.
     pub memory_mib: f64,

@@ -69,6 +69,7 @@ fn row(
         iteration_ms: p.time.ms() * scale,
         low_ms: p.low.ms() * scale,
         high_ms: p.high.ms() * scale,
+        evidence: p.evidence.name(),
         samples_per_s,
         memory_mib: iteration.memory.peak.mib(),
         needed_mib: question.reserve.needed(prudent).mib(),
