@@ -10,6 +10,7 @@ use crate::{deepbench, networks};
 use anyhow::Result;
 use preflop_core::Dtype;
 use preflop_core::gpu::{Architecture, Gpu};
+use preflop_core::kernels::conv::Task;
 use preflop_core::kernels::{plain_rivals, rnn_older, skinny, tensor_conv};
 use preflop_core::model::Precision;
 use preflop_core::ops::{Op, Pass};
@@ -106,8 +107,9 @@ pub fn constants(model: &TimeModel, rows: &Rows, gpus: &[Gpu], without: Option<u
         } else {
             own
         };
-        let start = rnn_older::start(generation, pass);
         let teacher = own.first().map_or(generation, |m| gpus[m.gpu].architecture);
+        // Not from the generation's own start, which comes from a study of its rows.
+        let start = rnn_older::start(teacher, pass);
         let found = nearest(start, 200, |f| {
             let mut tried = boards.clone();
             tried.set_recurrent(teacher, pass, *f);
@@ -118,15 +120,35 @@ pub fn constants(model: &TimeModel, rows: &Rows, gpus: &[Gpu], without: Option<u
     boards
 }
 
-/// Constants of tensor-core convolutions from whole networks, without the runs of one GPU.
-pub fn tensor(runs: &[Run], model: &TimeModel, without: Option<&str>) -> tensor_conv::Figures {
+/// Constants of tensor-core convolutions from whole networks and single 16-bit calls, without those of one GPU.
+pub fn tensor(
+    (runs, calls): (&[Run], &[Measured]),
+    model: &TimeModel,
+    gpus: &[Gpu],
+    without: Option<&str>,
+) -> tensor_conv::Figures {
+    let chip = |name: &str| name.split('-').next().unwrap_or_default().to_string();
+    let left_out = |name: &str| without.is_some_and(|w| w == name || chip(w) == "v100" && chip(name) == "v100");
+    let single: Vec<(Task, &Gpu, f64)> = calls
+        .iter()
+        .filter(|m| m.call.dtype == Dtype::Fp16 && !left_out(GPUS[m.gpu]))
+        .filter_map(|m| match &m.call.op {
+            Op::Conv(c) => {
+                Some((Task::new(c, m.call.pass, m.call.dtype), &gpus[m.gpu], m.us * 1e-6 - Stack::DEEPBENCH.call_s))
+            }
+            _ => None,
+        })
+        .collect();
     let parts: Vec<networks::Parts> = runs
         .par_iter()
-        .filter(|r| Some(r.gpu.as_str()) != without && r.precision != Precision::Fp32)
+        .filter(|r| !left_out(&r.gpu) && r.precision != Precision::Fp32)
         .filter_map(|r| networks::parts(model, r))
         .collect();
     nearest(tensor_conv::START, 250, |f| {
-        parts.par_iter().map(|p| (p.seconds(f) / p.measured).ln().abs()).sum::<f64>() / parts.len().max(1) as f64
+        let whole: f64 = parts.par_iter().map(|p| (p.seconds(f) / p.measured).ln().abs()).sum();
+        let one: f64 =
+            single.par_iter().map(|(t, g, s)| (tensor_conv::form(t, f, g).time / s).ln().abs()).sum();
+        (whole + one) / (parts.len() + single.len()).max(1) as f64
     })
 }
 
@@ -137,7 +159,7 @@ pub fn write(shared: &Path, to: &Path) -> Result<()> {
     let model = TimeModel::embedded();
     let mut boards = constants(&model, &rows, &gpus, None);
     let runs = networks::runs(shared)?;
-    boards.tensor = tensor(&runs, &model.with_boards(boards.clone()), None);
+    boards.tensor = tensor((&runs, &rows.convolutions), &model.with_boards(boards.clone()), &gpus, None);
     let rounded = |f: &[f64]| f.iter().map(|x| format!("{x:.4e}").parse().unwrap_or(*x)).collect::<Vec<f64>>();
     let forms: BTreeMap<&str, Vec<f64>> = boards.forms().into_iter().map(|(k, f)| (k, rounded(&f))).collect();
     let provenance = BTreeMap::from([

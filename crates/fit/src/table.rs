@@ -81,8 +81,14 @@ impl Without<'_> {
             _ => without.filter(|g| GPUS[*g] == "titan-xp"),
         };
         let model = if bench.is_some() {
-            let boards = boards::constants(&base, &self.benches, self.gpus, bench);
-            base.with_boards(boards)
+            let mut figures = boards::constants(&base, &self.benches, self.gpus, bench);
+            if without.is_some_and(|g| GPUS[g] == "v100-pcie-32gb") {
+                let runs = networks::runs(self.shared)?;
+                let all = (&runs[..], &self.benches.convolutions[..]);
+                let base = base.clone().with_boards(figures.clone());
+                figures.tensor = boards::tensor(all, &base, self.gpus, Some("v100-sxm2-32gb"));
+            }
+            base.with_boards(figures)
         } else {
             base
         };
@@ -253,7 +259,8 @@ fn whole_networks(without: &mut Without) -> Result<Vec<Scored>> {
     for board in boards {
         let mut model = without.model(&board)?;
         let mut figures = model.boards().clone();
-        figures.tensor = boards::tensor(&runs, &model, Some(&board));
+        let convolutions = &without.benches.convolutions;
+        figures.tensor = boards::tensor((&runs, convolutions), &model, without.gpus, Some(&board));
         println!("  without {board}: convolutions on tensor cores {:.3?}", figures.tensor);
         model = model.with_boards(figures);
         let machine = stranger(&board)?;

@@ -49,6 +49,7 @@ pub fn report(
         let precision = match &r[5] {
             "FP32" if ampere => Precision::Tf32,
             "FP32" => Precision::Fp32,
+            "FP16" => Precision::Fp16,
             _ => Precision::Amp,
         };
         let batch: u64 = r[6].parse()?;

@@ -213,6 +213,8 @@ pub struct Gpu {
     pub base_clock: Hertz,
     /// Highest ordinary clock; datasheet peaks hold at it.
     pub boost_clock: Hertz,
+    /// Clock at which such boards are usually seen to run: above the datasheet's on GeForce boards.
+    pub usual_clock: Hertz,
     /// fp32 multiply-add lanes of one SM.
     pub fp32_lanes_per_sm: u32,
     /// 32-bit registers of one SM.

@@ -3,12 +3,13 @@
 //! ```text
 //! W    = gates*hidden*hidden*e                                weights of the state
 //! mem  = W/(bw*DRAM), or the lesser of that and W/(hot*L2) where W fits 0.8 of the L2
-//! sums = 2*gates*hidden*hidden*ceil16(batch)/(eff*peak), and no less than the product's own form
+//! sums = 2*gates*hidden*hidden*ceil16(batch)/(eff*peak)
 //! one  = step + (mem^3 + sums^3)^(1/3) + cell*gates*batch*hidden*e/DRAM
 //! time = t0 + products of inputs and gradients of weights + seq * layers * directions * one
 //! ```
 //!
-//! `step` is what launching a step's kernels takes: a figure of the software, not of the GPU.
+//! `step` is what launching a step's kernels takes: a figure of the software, not of the GPU. Libraries of today string steps together as on the
+//! measured GPU (`rnn.rs`); this form is for the software that the rows were measured with, and for Pascal, which has no other.
 //!
 //! Constants: DeepBench on TITAN Xp and V100, read without input products (`CUDNN_SKIP_INPUT`), a study with cells left out; Pascal's
 //! rows at batch 32 are slower by a poor kernel of that library, which is not modelled.
@@ -40,8 +41,8 @@ pub fn start(generation: Architecture, pass: Pass) -> Figures {
     }
 }
 
-/// Seconds of the steps of one layer in one direction; `product` are those of one step's product by its own form, without launch.
-pub fn chain(op: &Rnn, dtype: Dtype, f: &Figures, product: f64, gpu: &Gpu) -> f64 {
+/// Seconds of the steps of one layer in one direction.
+pub fn chain(op: &Rnn, dtype: Dtype, f: &Figures, gpu: &Gpu) -> f64 {
     let [step, eff, bw, eff_half, hot, cell, _] = *f;
     let (b, h, gates) = (op.batch as f64, op.hidden as f64, op.kind.gates() as f64);
     let weights = gates * h * h * dtype.size();
@@ -50,7 +51,7 @@ pub fn chain(op: &Rnn, dtype: Dtype, f: &Figures, product: f64, gpu: &Gpu) -> f6
     let memory = if weights <= 0.8 * gpu.l2_size.0 { near.min(far) } else { far };
     let eff = if dtype.is_half() { eff_half } else { eff };
     let rows = (b / 16.0).ceil() * 16.0;
-    let sums = (2.0 * gates * h * h * rows / (eff * gpu.sustained_peak(dtype).0)).max(product);
+    let sums = 2.0 * gates * h * h * rows / (eff * gpu.sustained_peak(dtype).0);
     let work = (memory.powi(3) + sums.powi(3)).cbrt();
     let cells = cell * gates * b * h * dtype.size() / gpu.dram_sustained.0;
     op.seq as f64 * (step + work + cells)

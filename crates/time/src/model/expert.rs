@@ -97,11 +97,11 @@ pub fn plain_as_measured(gpu: &Gpu) -> bool {
     matches!(kernels_of(gpu), Architecture::Hopper | Architecture::Blackwell)
 }
 
-/// Do libraries have the same kernels for two GPUs of a generation? Data-centre chips of Pascal, Volta and Ampere have their own (6.0, 8.0), which
-/// other boards of the generation do not run.
+/// Does what was learned on a GPU hold on another of its generation? What a board at its power limit teaches is mostly that limit, so that it speaks for
+/// chips of its own compute capability alone.
 fn same_chips(gpu: &Gpu, reference: &Gpu) -> bool {
-    let known = !gpu.compute_capability.is_empty();
-    !known || gpu.compute_capability == reference.compute_capability
+    let limited = reference.plain_limit.0 < 0.95 * reference.plain_burst.0;
+    !limited || gpu.compute_capability.is_empty() || gpu.compute_capability == reference.compute_capability
 }
 
 /// The generation whose fp32 kernels are nearest. With the tiles that a generation has, Volta's constants give the

@@ -9,9 +9,6 @@ use preflop_kernels::{Machine, gemm, kernels_of, rnn_older, traffic};
 use preflop_learned::trees::MAX_FEATURES;
 use preflop_ops::{Gemm, OpCall, Pass, Rnn};
 
-/// Launch share of a short product in its own form.
-const PRODUCT_LAUNCH_S: f64 = 2.6e-6;
-
 impl TimeModel {
     pub(super) fn rnn<'a>(&'a self, r: &Rnn, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
         let standard = rnn::algorithm(r, call.pass, call.dtype, gpu) == Algorithm::Standard;
@@ -45,13 +42,12 @@ impl TimeModel {
         Sketch { draft, forest, x, then: Then::trusted(Self::trust(gpu, nearness), 1.0) }
     }
 
-    /// Step after step. What launching a step takes is the software's: as it was when these boards were measured, or as on the measured GPU today, at
-    /// this one's clock.
+    /// Step after step, with products as this GPU runs them. How the library strings them together is the software's: as it was when these boards were
+    /// measured, or as on the measured GPU today, whose constants say what steps and products inside a layer take over single ones.
     fn older_rnn<'a>(&'a self, r: &Rnn, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
         let class = rnn::class(r, call.pass, call.dtype, gpu);
         let today: &[f64; rnn::CONSTANTS] =
             self.fitted.form(&class).and_then(|c| c.first_chunk()).unwrap_or(&rnn::START);
-        let [t0, step, .., overlap, both, _, _] = *today;
         let kernels = kernels_of(gpu);
         let figures = self.boards.recurrent(kernels, call.pass);
         // No library of today runs on Pascal.
@@ -64,21 +60,20 @@ impl TimeModel {
             _ => 1.0,
         };
         let form = |g: &Gpu| {
-            let latency = Machine::of(g, call.dtype).latency;
-            let [launch, own_t0] = if slow {
-                [figures[0], figures[6]]
-            } else {
-                [step * latency, t0 * latency]
-            };
-            let product = |p: Gemm| (self.product_time(&p, call.dtype, g) - PRODUCT_LAUNCH_S).max(0.0);
+            let product = |p: Gemm| self.product_time(&p, call.dtype, g);
             let (input, one) = rnn::products(r, call.pass, &product);
-            let mut figures = *figures;
-            figures[0] = launch;
-            // Steps as they were measured hold their products; those of today are no faster than their products by their own form.
-            let chain = poor * rnn_older::chain(r, call.dtype, &figures, if slow { 0.0 } else { one }, g);
-            let abreast = (r.layers as f64).powf(1.0 - overlap.min(1.0))
-                * (r.directions() as f64).powf(1.0 - both.min(1.0));
-            (own_t0 + input + abreast * chain, input, abreast * chain)
+            if slow {
+                let abreast = (r.layers * r.directions()) as f64;
+                let chain = poor * abreast * rnn_older::chain(r, call.dtype, figures, g);
+                return (figures[6] + input + chain, input, chain);
+            }
+            // Launches take longer at a lower clock.
+            let latency = Machine::of(g, call.dtype).latency;
+            let mut constants = *today;
+            constants[0] *= latency;
+            constants[1] *= latency;
+            let t = rnn::chain(r, &constants, input, one);
+            (t.time.max(rnn::floor(r, call.pass, call.dtype, g)), t.input, t.chain)
         };
         let (time, input, chain) = form(gpu);
         let Evidence { reference, .. } = self.references.nearest(Library::Plain, None, gpu);
