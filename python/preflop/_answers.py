@@ -315,6 +315,7 @@ class Prediction(TypedDict):
     autocast: NotRequired[str]
     bound: str
     dram_bytes: float
+    evidence: str
     fits: bool
     flops: float
     gpu_busy_ms: float

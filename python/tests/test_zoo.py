@@ -35,7 +35,7 @@ CASES = [
     ("swin_t", 32, 0, "fp32", "infer"),
     ("vit_b_16", 32, 0, "amp", "train"),
     ("transformer", 64, 0, "fp32", "train"),
-    ("gnmt", 64, 0, "fp32", "train"),
+    ("gnmt-wide", 64, 0, "fp32", "train"),
     ("dcgan", 128, 0, "fp32", "train"),
     ("bert-base", 16, 128, "amp", "train"),
     ("bert-large", 16, 512, "amp", "train"),

@@ -5,7 +5,7 @@ use crate::error::ApiError;
 use crate::question::{Compare, PricingChoice, Rank};
 use crate::schema::MAX_USD_PER_HOUR;
 use preflop_core::cost::rank::{self, usd_per_million_samples};
-use preflop_core::cost::{Candidate, Date, Limits, Plan, Power, Pricing, RankBy, Reserve, fit};
+use preflop_core::cost::{Candidate, Date, Limits, Plan, Power, Pricing, RankBy, Reserve, fit, search};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::Bound;
 use preflop_core::units::Seconds;
@@ -23,13 +23,13 @@ pub struct Row {
     iteration_ms: f64,
     low_ms: f64,
     high_ms: f64,
+    /// What the interval rests on.
+    evidence: &'static str,
     samples_per_s: f64,
     memory_mib: f64,
     needed_mib: f64,
     gpu_memory_mib: f64,
     fits: bool,
-    /// What the time rests on: this GPU measured, its generation, or never measured.
-    evidence: &'static str,
     usd_per_hour: Option<f64>,
     #[schema(value_type = Option<String>)]
     price_date: Option<Date>,
@@ -78,6 +78,12 @@ pub fn answer(engine: &Engine, asked: &Compare) -> Result<Vec<Row>, ApiError> {
     };
     let mut rows: Vec<Row> = Vec::with_capacity(gpus.len());
     for gpu in gpus {
+        match search::lacks(gpu, asked.run.precision) {
+            Some(lacks) if asked.gpus.is_some() => return Err(ApiError::invalid(lacks)),
+            // Of the whole catalogue, those that can are compared.
+            Some(_) => continue,
+            None => {}
+        }
         let p = engine.model.predict_iteration(iteration, gpu);
         let samples_per_s = iteration.samples as f64 / p.time.0;
         let power = Power::of(iteration, &p, gpu);
@@ -93,12 +99,12 @@ pub fn answer(engine: &Engine, asked: &Compare) -> Result<Vec<Row>, ApiError> {
             iteration_ms: p.time.ms(),
             low_ms: p.low.ms(),
             high_ms: p.high.ms(),
+            evidence: p.evidence.name(),
             samples_per_s,
             memory_mib: iteration.memory.peak.mib(),
             needed_mib: reserve.needed(prudent).mib(),
             gpu_memory_mib: gpu.memory.mib(),
             fits: reserve.fits(prudent, gpu),
-            evidence: engine.model.nearness(gpu).name(),
             usd_per_hour,
             price_date: quote.as_ref().map(|q| q.date),
             price_source: given.map(|_| "given".to_string()).or(quote.map(|q| q.source)),

@@ -53,6 +53,8 @@ pub struct Answer<'a> {
     pub iteration_ms: f64,
     pub low_ms: f64,
     pub high_ms: f64,
+    /// What the interval rests on.
+    pub evidence: &'static str,
     pub gpu_busy_ms: f64,
     pub host_ms: f64,
     /// Kernels that a profiler would count.
@@ -177,6 +179,7 @@ impl<'a> Answer<'a> {
             iteration_ms: p.time.ms(),
             low_ms: p.low.ms(),
             high_ms: p.high.ms(),
+            evidence: p.evidence.name(),
             gpu_busy_ms: p.gpu_busy.ms(),
             host_ms: p.host.ms(),
             kernels: p.launches,

@@ -6,7 +6,7 @@ use preflop_core::Gpu;
 use preflop_core::profile::explain::{Explanation, Untimed, explain, explain_untimed};
 use preflop_core::profile::window::{Choice, WindowError};
 use preflop_core::profile::{Analysis, Profile, origin};
-use preflop_core::transfer::{Options, Transfer, transfer};
+use preflop_core::transfer::{Options, Transfer, lacks, transfer};
 use serde::Serialize;
 
 /// What is asked of a recording.
@@ -58,6 +58,16 @@ impl Engine {
             .find(|d| d.id == i64::from(analysis.window.device))
             .or(profile.devices.first());
         let gpu = said.cloned().or_else(|| recorded.and_then(origin::find));
+        // Of the whole catalogue, those that have the recording's formats are answered; one that is named must have them.
+        let mut able = Vec::with_capacity(targets.len());
+        for target in targets {
+            match lacks(&analysis, &target) {
+                Some(lacks) if options.to.is_some() => return Err(ApiError::invalid(lacks)),
+                Some(_) => {}
+                None => able.push(target),
+            }
+        }
+        let targets = able;
         let explanation = explain(&analysis, &self.model, gpu.as_ref());
         let carried =
             gpu.as_ref().map(|gpu| transfer(&analysis, &self.model, gpu, &targets, &Options::default()));

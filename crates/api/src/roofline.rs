@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::question::Roofline;
 use crate::view::PageView;
+use preflop_core::cost::search;
 use preflop_core::roofline::{By, Machine, MachineData, Rows, entries_of_iteration};
 use preflop_core::schedule::Schedule as _;
 use serde::Serialize;
@@ -30,6 +31,9 @@ pub fn answer(engine: &Engine, asked: &Roofline) -> Result<Answer, ApiError> {
         return Err(ApiError::invalid(format!("a chart shows at most {MAX_VIEWS} GPUs, not {}", gpus.len())));
     }
     let job = engine.jobs.job(&asked.run)?;
+    if let Some(lacks) = gpus.iter().find_map(|gpu| search::lacks(gpu, asked.run.precision)) {
+        return Err(ApiError::invalid(lacks));
+    }
     let seq = job.seq.map_or(String::new(), |s| format!(", sequence {s}"));
     let (precision, mode) = (asked.run.precision.name(), asked.run.mode.name());
     let title = format!("{}, batch {}{seq}, {precision}, {mode}", job.model, job.batch);

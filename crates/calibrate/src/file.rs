@@ -192,6 +192,8 @@ fn power_of_two(lanes: f64) -> f64 {
 /// The generation of a compute capability.
 fn architecture(capability: (u32, u32)) -> &'static str {
     match capability {
+        (3, _) => "kepler",
+        (5, _) => "maxwell",
         (6, _) => "pascal",
         (7, 0 | 2) => "volta",
         (7, _) => "turing",

@@ -104,9 +104,10 @@ impl<'a> Report<'a> {
             (
                 "time",
                 format!(
-                    "{time} per iteration (90 % interval {} to {})",
+                    "{time} per iteration (90 % interval {} to {}; {})",
                     ms(self.answer.low_ms),
-                    ms(self.answer.high_ms)
+                    ms(self.answer.high_ms),
+                    self.answer.evidence
                 ),
             ),
             ("throughput", self.throughput()),

@@ -4,6 +4,8 @@ use crate::error::InputError;
 use crate::input;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use preflop_core::Gpu;
+use preflop_core::cost::search;
 use preflop_core::model::{
     CacheKind, Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Run, Stage, launched, lower,
 };
@@ -205,6 +207,16 @@ pub struct Job {
     pub run: Run,
     /// What a reader of the result should know.
     pub notes: Vec<String>,
+}
+
+impl Job {
+    /// Refuses a GPU that lacks the formats that were asked for; a recorded iteration has those of where it was recorded.
+    pub fn check_on(&self, gpu: &Gpu) -> anyhow::Result<()> {
+        match search::lacks(gpu, self.options.precision).filter(|_| self.graph.fixed.is_none()) {
+            Some(lacks) => Err(InputError::new(lacks).into()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl RunArgs {

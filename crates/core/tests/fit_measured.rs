@@ -24,7 +24,9 @@ fn runs() -> Vec<(String, f64, f64)> {
             let (Ok(_), Some(precision)) = (zoo::info(at("model")), precision) else { continue };
             let mode = if at("mode") == "train" { Mode::Train } else { Mode::Infer };
             let seq: u64 = at("seq").parse().unwrap();
-            let graph = zoo::build(at("model"), at("batch").parse().ok(), (seq > 0).then_some(seq)).unwrap();
+            let graph =
+                zoo::build(zoo::as_measured(at("model")), at("batch").parse().ok(), (seq > 0).then_some(seq))
+                    .unwrap();
             let iteration = lower(&graph, &LowerOptions { mode, precision, optimizer: None }).unwrap();
             let name = format!("{} {} {} {}", at("model"), at("batch"), at("precision"), at("mode"));
             out.push((name, at("peak_mem_mib").parse().unwrap(), prudent_peak(&iteration).mib()));

@@ -74,8 +74,8 @@ fn peak_memory_is_near_the_measured() {
         ("t5-small", 16, Amp, Train, 2727.0),
         ("t5-small", 16, Amp, Infer, 600.0),
         ("gpt2-large", 4, Tf32, Infer, 5337.0),
-        ("gnmt", 1, Fp32, Infer, 915.0),
-        ("gnmt", 8, Amp, Infer, 923.0),
+        ("gnmt-wide", 1, Fp32, Infer, 915.0),
+        ("gnmt-wide", 8, Amp, Infer, 923.0),
     ];
     for (name, batch, precision, mode, expected) in measured {
         let mib = run(name, batch, mode, precision).memory.peak.0 / f64::from(1 << 20);

@@ -165,7 +165,8 @@ fn gpu_rate(gpu: &Gpu, dtype: Dtype) -> f64 {
 /// AMD's vector L1 has lines of 64 B up to CDNA 2 and of 128 B on CDNA 3; NVIDIA: see the field.
 fn l1_request_bytes(gpu: &Gpu) -> f64 {
     match (gpu.vendor, gpu.architecture) {
-        (Vendor::Nvidia, Architecture::Pascal) | (Vendor::Amd, Architecture::Cdna3) => 128.0,
+        (Vendor::Nvidia, Architecture::Kepler | Architecture::Maxwell | Architecture::Pascal)
+        | (Vendor::Amd, Architecture::Cdna3) => 128.0,
         (Vendor::Amd, _) => 64.0,
         _ => SECTOR_BYTES,
     }

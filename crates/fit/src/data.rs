@@ -4,7 +4,7 @@ use crate::sets::Sets;
 use anyhow::{Context, Result};
 use preflop_core::kernels::stream::launches;
 use preflop_core::ops::{
-    Attention, Conv, Elementwise, ElementwiseKind, Gemm, Op, OpCall, Rnn, RnnKind, Rowwise, RowwiseKind, row,
+    Attention, Conv, Elementwise, ElementwiseKind, Gemm, Op, OpCall, Rowwise, RowwiseKind, row,
 };
 use preflop_core::{Dtype, Pass};
 
@@ -269,43 +269,6 @@ pub fn published_attention(sets: &Sets) -> Result<Vec<Measured>> {
     Ok(out)
 }
 
-/// fp32 recurrent layers on TITAN Xp and V100 (DeepBench), one layer, input as wide as the state. Rows under
-/// 0.05 ms are left out: they are given to 1 us.
-pub fn published_rnn(sets: &Sets) -> Result<Vec<Measured>> {
-    let mut reader = csv::Reader::from_reader(sets.open("deepbench/rnn.csv")?);
-    let mut out = Vec::new();
-    for record in reader.records() {
-        let r = record?;
-        let kind = match &r[2] {
-            "rnn_lstm" => RnnKind::Lstm,
-            "rnn_gru" => RnnKind::Gru,
-            _ => RnnKind::Tanh,
-        };
-        let gpu = if r[1].starts_with("TITAN") { "titan-xp" } else { "v100-sxm2-16gb" };
-        let hidden = r[7].parse()?;
-        let op = Rnn {
-            kind,
-            batch: r[8].parse()?,
-            seq: r[9].parse()?,
-            input: hidden,
-            hidden,
-            layers: 1,
-            bidirectional: false,
-        };
-        let us = r[10].parse::<f64>()? * 1e3;
-        if us >= 50.0 {
-            out.push(Measured {
-                call: OpCall::fwd(Op::Rnn(op), Dtype::Fp32),
-                gpu: sets.index(gpu)?,
-                us,
-                kernels: String::new(),
-                source: "published",
-            });
-        }
-    }
-    Ok(out)
-}
-
 /// fp32 3x3 convolutions on P4, T4 and V100 (NeuSight; cuDNN chose the fastest algorithm by trial).
 pub fn fp32_convolutions(sets: &Sets) -> Result<Vec<Measured>> {
     let mut reader = csv::Reader::from_reader(sets.open("neusight/conv2d_fwd_fp32.csv.gz")?);
@@ -322,48 +285,6 @@ pub fn fp32_convolutions(sets: &Sets) -> Result<Vec<Measured>> {
             kernels: r[24].to_string(),
             source: "published",
         });
-    }
-    Ok(out)
-}
-
-/// fp32 convolutions on TITAN Xp and V100 (DeepBench; the fastest algorithm).
-pub fn deepbench_convolutions(sets: &Sets) -> Result<Vec<Measured>> {
-    let mut reader = csv::Reader::from_reader(sets.open("deepbench/conv.csv")?);
-    let headers = reader.headers()?.clone();
-    let at =
-        |name: &str| headers.iter().position(|h| h == name).with_context(|| format!("deepbench: no {name}"));
-    let columns: Vec<usize> = ["N", "C", "H", "W", "K", "R", "S", "stride_h", "stride_w", "pad_h", "pad_w"]
-        .iter()
-        .map(|c| at(c))
-        .collect::<Result<_>>()?;
-    let (gpu, dtype, phase, ms) = (at("gpu")?, at("dtype")?, at("phase")?, at("time_ms")?);
-    let mut out = Vec::new();
-    for record in reader.records() {
-        let r = record?;
-        if &r[dtype] != "fp32" || &r[phase] != "fwd" {
-            continue;
-        }
-        let v: Vec<u64> =
-            columns.iter().map(|&i| r[i].parse::<f64>().map(|x| x as u64)).collect::<Result<_, _>>()?;
-        let conv = Conv {
-            w: v[3],
-            s: v[6],
-            stride: [v[7], v[8]],
-            pad: [v[9], v[10]],
-            ..Conv::square(v[0], v[1], v[2], v[4], v[5], 1, 0)
-        };
-        let us = r[ms].parse::<f64>()? * 1e3;
-        let gpu = if r[gpu].starts_with("TITAN") { "titan-xp" } else { "v100-sxm2-16gb" };
-        if us > 50.0 {
-            let call = OpCall::fwd(Op::Conv(conv), Dtype::Fp32);
-            out.push(Measured {
-                call,
-                gpu: sets.index(gpu)?,
-                us,
-                kernels: String::new(),
-                source: "published",
-            });
-        }
     }
     Ok(out)
 }

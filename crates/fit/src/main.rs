@@ -5,16 +5,19 @@
 //! again` does so and compares with what ships. `preflop-fit FAMILY ..` only cross-validates the families whose names begin
 //! so. `PREFLOP_SHARED` names the folder with the sets of others (default `../shared`). `preflop-fit manifests [write]`
 //! compares files and manifests. `preflop-fit e2e` scores whole iterations,
-//! `preflop-fit published` the published measurements on other GPUs, `preflop-fit networks` published image networks there, `preflop-fit
+//! `preflop-fit published` the published measurements on other GPUs, `preflop-fit networks` published image networks there, `preflop-fit unseen
+//! [LINE ..]` both and more with each GPU left out, `preflop-fit
 //! operators [write]` fits and judges the operators of the table, and
 //! `preflop-fit laws [COUNT]` counts answers that break what physics asks.
 #![allow(clippy::print_stdout)]
 
 mod attention;
+mod boards;
 mod choices;
 mod chooser;
 mod conv;
 mod data;
+mod deepbench;
 mod e2e;
 mod gbdt;
 mod gemm;
@@ -30,6 +33,8 @@ mod score;
 mod sets;
 mod simplex;
 mod stream;
+mod table;
+mod throughput;
 mod unseen;
 mod whole;
 mod write;
@@ -55,6 +60,7 @@ fn main() -> Result<()> {
             Ok(())
         }
         Some("operators") => operators::report(&sets, wanted.get(1).is_some_and(|w| w == "write")),
+        Some("unseen") => table::report(&sets, &wanted[1..]),
         Some("networks") => networks::report(&sets),
         Some("published") => published::report(&sets),
         Some("e2e") => {

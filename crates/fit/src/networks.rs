@@ -1,67 +1,102 @@
-//! `preflop-fit networks`: whole image networks on GPUs that no network was measured on for the fit.
-//!
-//! The rules that carry operators there have constants of a study of these same runs (`kernels/tensor_conv.rs`, GPUs left out in turn
-//! there); trees and other constants saw none of them.
+//! Whole image networks on GPUs that no network was measured on for the fit: `preflop-fit networks` scores them in the fit, `preflop-fit unseen`
+//! with each GPU left out.
 
+use crate::score::{Line, Scored};
 use crate::sets::Sets;
 use anyhow::Result;
+use preflop_core::Dtype;
 use preflop_core::gpu::{Gpu, catalog};
+use preflop_core::kernels::conv::Task;
+use preflop_core::kernels::{kernels_of, tensor_conv};
 use preflop_core::model::{LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
-use preflop_core::schedule::Schedule as _;
-use preflop_core::time::{IterationPrediction, TimeModel};
+use preflop_core::ops::{Op, OpCall};
+use preflop_core::schedule::{HostModel, Schedule as _};
+use preflop_core::time::{IterationPrediction, Stack, TimeModel};
+use preflop_core::units::Seconds;
 use std::collections::{BTreeMap, HashMap};
 
 /// One published run.
-struct Run {
-    set: String,
-    gpu: String,
-    model: String,
-    precision: Precision,
-    mode: Mode,
+#[derive(Debug, Clone)]
+pub struct Run {
+    pub stack: Stack,
+    /// Name in the catalogue.
+    pub gpu: String,
+    pub model: String,
+    pub precision: Precision,
+    pub mode: Mode,
     optimizer: Option<OptimizerChoice>,
+    channels_last: bool,
     batch: u64,
-    ms: f64,
+    /// Bytes of images that are copied to the GPU inside the timed part.
+    copied: f64,
+    pub ms: f64,
 }
 
-/// The files, and the columns in which the model, the time and whether the run was compiled or laid out otherwise stand.
-const FILES: [(&str, &str, &str); 3] = [
-    ("networks_rtx3090_pytorch.csv", "model", "iteration_ms"),
-    ("networks_titanv_rtx2080ti_pytorch_batch12.csv", "model", "iteration_ms_median"),
-    ("networks_v100_rtx2080ti_tensorflow.csv", "zoo_model", "iteration_ms"),
+impl Run {
+    /// Is it a transformer?
+    pub fn transformer(&self) -> bool {
+        self.model.starts_with("vit") || self.model.starts_with("swin")
+    }
+
+    fn set(&self) -> String {
+        let layout = if self.channels_last { " nhwc" } else { "" };
+        format!("{} {} {:?} {}{layout}", self.gpu, self.stack.name, self.precision, self.mode.name())
+    }
+}
+
+/// The files with their stacks, and the columns in which the model and the time stand.
+const FILES: [(&str, Stack, &str, &str); 3] = [
+    ("networks_rtx3090_pytorch.csv", Stack::IMAGE_LIBRARY, "model", "iteration_ms"),
+    ("networks_titanv_rtx2080ti_pytorch_batch12.csv", Stack::PYTORCH_2019, "model", "iteration_ms_median"),
+    ("networks_v100_rtx2080ti_tensorflow.csv", Stack::TENSORFLOW, "zoo_model", "iteration_ms"),
 ];
 
-fn runs(sets: &Sets) -> Result<Vec<Run>> {
+/// Runs in which the library's autotuner picked a poor algorithm, as the file's own description says.
+fn distrusted(model: &str, mode: Mode, layout: &str, torch: &str) -> bool {
+    let later = matches!(torch, "2.1" | "2.4");
+    layout == "nchw"
+        && (matches!(model, "vgg16" | "vgg13_bn") && later || model == "vgg13" && mode == Mode::Train)
+}
+
+/// The runs that the zoo can rebuild: images of 224 pixels, nothing compiled.
+pub fn runs(sets: &Sets) -> Result<Vec<Run>> {
     let mut out = Vec::new();
-    for (number, (file, model, time)) in FILES.iter().enumerate() {
+    for (file, stack, model, time) in FILES {
         let mut reader = csv::Reader::from_reader(sets.open(&format!("other_gpus/{file}"))?);
         let columns: HashMap<String, usize> =
             reader.headers()?.iter().enumerate().map(|(i, c)| (c.to_string(), i)).collect();
         for record in reader.records() {
             let record = record?;
             let field = |name: &str| columns.get(name).map_or("", |i| &record[*i]);
-            // The zoo's images are 224 wide and NCHW; compiled runs have other kernels.
-            let other =
-                field("image") != "224" || !matches!(field("layout"), "" | "nchw") || field("xla") == "True";
-            let precision = match (field("precision"), number) {
-                ("fp16 autocast", _) => Precision::Amp,
-                ("fp32", 0) => Precision::Tf32,
-                ("fp32", _) => Precision::Fp32,
-                ("fp16", _) => Precision::Fp16,
+            let precision = match field("precision") {
+                "fp16 autocast" => Precision::Amp,
+                "fp32" if stack == Stack::IMAGE_LIBRARY => Precision::Tf32,
+                "fp32" => Precision::Fp32,
+                "fp16" => Precision::Fp16,
                 _ => continue,
             };
-            if other {
+            let mode = if field("phase").contains("infer") { Mode::Infer } else { Mode::Train };
+            let other = field("image") != "224" || field("xla") == "True";
+            if other || distrusted(field(model), mode, field("layout"), field("torch")) {
                 continue;
             }
-            let mode = if field("phase").contains("infer") { Mode::Infer } else { Mode::Train };
-            let framework = if number == 2 { " tensorflow" } else { "" };
+            // The V100 SXM3 of the runs has the chip of the SXM2, which the catalogue has.
+            let gpu = field("gpu").replace("sxm3", "sxm2");
+            let half = precision != Precision::Fp32 && precision != Precision::Tf32;
+            let chosen = half && stack.nhwc_half.contains(&catalog::find(&gpu)?.architecture);
+            let batch: u64 = field("batch").parse()?;
+            let element = if half { 2.0 } else { 4.0 };
+            let copied = if field("includes_copy_of_images") == "True" { element } else { 0.0 };
             out.push(Run {
-                set: format!("{}{framework} {} {}", field("gpu"), field("precision"), mode.name()),
-                gpu: field("gpu").to_string(),
+                stack,
+                gpu,
                 model: field(model).to_string(),
                 precision,
                 mode,
-                optimizer: (number == 1).then_some(OptimizerChoice::None),
-                batch: field("batch").parse()?,
+                optimizer: (stack == Stack::PYTORCH_2019).then_some(OptimizerChoice::None),
+                channels_last: field("layout") == "nhwc" || chosen,
+                batch,
+                copied: copied * (batch * 3 * 224 * 224) as f64,
                 ms: field(time).parse()?,
             });
         }
@@ -69,45 +104,85 @@ fn runs(sets: &Sets) -> Result<Vec<Run>> {
     Ok(out)
 }
 
-fn predicted(model: &TimeModel, run: &Run, gpu: &Gpu) -> Option<IterationPrediction> {
-    let graph = zoo::build(&run.model, Some(run.batch), None).ok()?;
-    let options = LowerOptions { mode: run.mode, precision: run.precision, optimizer: run.optimizer };
-    Some(model.predict_iteration(&lower(&graph, &options).ok()?, gpu))
+fn iteration(run: &Run) -> Option<preflop_core::model::Iteration> {
+    let mut graph = zoo::build(&run.model, Some(run.batch), None).ok()?;
+    graph.channels_last = run.channels_last;
+    lower(&graph, &LowerOptions { mode: run.mode, precision: run.precision, optimizer: run.optimizer }).ok()
 }
 
-/// Errors of the published runs by set, and how many lie in the interval. Runs that old hosts limit are left out.
-pub fn report(sets: &Sets) -> Result<()> {
-    let model = TimeModel::embedded();
-    let mut groups: BTreeMap<String, Vec<(f64, bool, f64)>> = BTreeMap::new();
-    for run in runs(sets)? {
-        // The V100 SXM3 of the runs has the chip of the SXM2, which the catalogue has.
-        let gpu = catalog::find(&run.gpu.replace("sxm3", "sxm2"))?;
-        let Some(p) = predicted(&model, &run, &gpu) else { continue };
-        if p.host.ms() > 0.5 * run.ms {
+/// A run by a model; nothing for networks that the zoo lacks, and for runs that an old host limits.
+pub fn scored(model: &TimeModel, run: &Run, gpu: &Gpu) -> Option<Scored> {
+    let p: IterationPrediction = model.clone().with_stack(run.stack).predict_iteration(&iteration(run)?, gpu);
+    let copy = run.copied / gpu.host.0 * 1e3;
+    (p.host.ms() <= 0.5 * run.ms).then(|| Scored {
+        predicted: p.time.ms() + copy,
+        measured: run.ms,
+        low: p.low.ms() + copy,
+        high: p.high.ms() + copy,
+    })
+}
+
+/// A run with its tensor-core convolutions apart, whose constants are to be fitted.
+pub struct Parts {
+    gpu: Gpu,
+    host: HostModel,
+    host_time: Seconds,
+    /// Seconds of everything else.
+    rest: f64,
+    /// Convolutions, how often they run, and what their fp32 rival takes.
+    convolutions: Vec<(Task, f64, f64)>,
+    pub measured: f64,
+}
+
+impl Parts {
+    /// Seconds of the iteration with these constants.
+    pub fn seconds(&self, figures: &tensor_conv::Figures) -> f64 {
+        let time = |(task, count, rival): &(Task, f64, f64)| {
+            count * tensor_conv::form(task, figures, &self.gpu).time.min(*rival)
+        };
+        let wall = self.rest + self.convolutions.iter().map(time).sum::<f64>();
+        self.host.join(Seconds(wall), self.host_time).0
+    }
+}
+
+/// Takes a run apart.
+pub fn parts(model: &TimeModel, run: &Run) -> Option<Parts> {
+    let gpu = catalog::find(&run.gpu).ok()?;
+    let iteration = iteration(run)?;
+    let host = model.host_model();
+    let p = model.predict_iteration(&iteration, &gpu);
+    if p.host.ms() > 0.5 * run.ms {
+        return None;
+    }
+    let mut convolutions = Vec::new();
+    let mut rest = p.gpu_wall.0 + host.pauses(p.launches).0 + run.copied / gpu.host.0;
+    for s in &p.steps {
+        let call = &iteration.steps[s.step].call.with_half(gpu.autocast());
+        let Op::Conv(c) = &call.op else { continue };
+        let task = Task::new(c, call.pass, call.dtype);
+        if !tensor_conv::applies(&task, kernels_of(&gpu), &gpu) {
             continue;
         }
-        let inside = p.low.ms() <= run.ms && run.ms <= p.high.ms();
-        let entry = (p.time.ms() / run.ms - 1.0, inside, (p.high / p.low).ln() / 2.0);
-        groups.entry(run.set).or_default().push(entry);
-        groups.entry("all".to_string()).or_default().push(entry);
+        rest -= s.one.time.0 * s.count;
+        let plain = OpCall { dtype: Dtype::Fp32, ..call.clone() };
+        let rival =
+            if call.dtype == Dtype::Tf32 { model.predict(&plain, &gpu).time.0 } else { f64::INFINITY };
+        convolutions.push((task, s.count, rival));
+    }
+    Some(Parts { gpu, host, host_time: p.host, rest, convolutions, measured: run.ms * 1e-3 })
+}
+
+/// Errors of the published runs by set, and how many lie in the interval: in the fit as far as forms for boards before Hopper are.
+pub fn report(sets: &Sets) -> Result<()> {
+    let model = TimeModel::embedded();
+    let mut groups: BTreeMap<String, Vec<Scored>> = BTreeMap::new();
+    for run in runs(sets)? {
+        let Some(s) = scored(&model, &run, &catalog::find(&run.gpu)?) else { continue };
+        groups.entry(run.set()).or_default().push(s);
+        groups.entry("all".to_string()).or_default().push(s);
     }
     for (set, rows) in &groups {
-        let n = rows.len() as f64;
-        let mean = rows.iter().map(|r| r.0.abs()).sum::<f64>() / n;
-        let inside = rows.iter().filter(|r| r.1).count() as f64 / n;
-        let middle = |of: &dyn Fn(&(f64, bool, f64)) -> f64| {
-            let mut all: Vec<f64> = rows.iter().map(of).collect();
-            all.sort_by(f64::total_cmp);
-            all[all.len() / 2]
-        };
-        println!(
-            "  {set:36} n {n:4}  mean {:5.1} %  median {:5.1} %  bias {:+6.1} %  in the interval {:3.0} %  half width {:.2}",
-            100.0 * mean,
-            100.0 * middle(&|r| r.0.abs()),
-            100.0 * middle(&|r| r.0),
-            100.0 * inside,
-            middle(&|r| r.2)
-        );
+        println!("  {set:44} {}", Line::of(rows));
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use preflop_core::kernels::plain_conv::{Algorithm, FEATURES, Figures, features};
 use preflop_core::ops::{Op, OpCall, Pass};
 use preflop_core::time::TimeModel;
 use preflop_core::time::fitted::ConstantsFile;
+use preflop_core::time::trees::Forest;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +31,7 @@ const HOLD: [f64; 6] = [1.0, 1.0, 1.0, 1.0, 1.0, 100.0];
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     task: Task,
-    gpu: usize,
+    pub gpu: usize,
     seconds: f64,
     ran: Option<Algorithm>,
 }
@@ -98,16 +99,27 @@ pub fn samples(rows: &[Row], gpus: &[Gpu], forms: &BTreeMap<String, Vec<f64>>) -
     rows.iter().enumerate().map(sample).collect()
 }
 
+/// Settings of the forest.
+pub fn settings() -> Settings {
+    Settings { depth: 5, ..crate::whole::smooth(120, 30, 0.5) }
+}
+
+/// Constants and forest without one GPU.
+pub fn without(rows: &[Row], gpus: &[Gpu], gpu: usize) -> (BTreeMap<String, Vec<f64>>, Forest) {
+    let others: Vec<Row> = rows.iter().filter(|r| r.gpu != gpu).copied().collect();
+    let forms = constants(&others, gpus);
+    let forest = fit(&samples(&others, gpus, &forms), FEATURES, &settings(), |_| true);
+    (forms, forest)
+}
+
 /// Every row by a model that did not see its GPU.
-pub fn left_out(rows: &[Row], sets: &Sets, settings: Settings) -> Result<Vec<LeftOut>> {
+pub fn left_out(rows: &[Row], sets: &Sets) -> Result<Vec<LeftOut>> {
     let gpus = &sets.gpus;
     let each: BTreeSet<usize> = rows.iter().map(|r| r.gpu).collect();
     let models: BTreeMap<usize, (TimeModel, Gpu)> = each
         .into_par_iter()
         .map(|g| {
-            let others: Vec<Row> = rows.iter().filter(|r| r.gpu != g).copied().collect();
-            let forms = constants(&others, gpus);
-            let forest = fit(&samples(&others, gpus, &forms), FEATURES, &settings, |_| true);
+            let (forms, forest) = without(rows, gpus, g);
             let file = ConstantsFile { forms, ..ConstantsFile::default() };
             let forests = BTreeMap::from([(NAME.to_string(), forest)]);
             Ok((g, (unseen::model(file, &forests, sets, g)?, unseen::stranger(&gpus[g].name)?)))

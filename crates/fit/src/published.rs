@@ -1,10 +1,8 @@
 //! The shipped model against published measurements on other GPUs.
 
 use crate::data::{self, Measured};
-use crate::score::score;
+use crate::score::{Line, Scored, score};
 use crate::sets::Sets;
-use crate::whole::{across_gpus, plain_products};
-use crate::{rows, unseen};
 use anyhow::Result;
 use preflop_core::gpu::Gpu;
 use preflop_core::model::{LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
@@ -27,9 +25,7 @@ pub fn report(sets: &Sets) -> Result<()> {
     let files = [
         ("fp32 products (in the fit)", long(data::fp32_products(sets)?)),
         ("fp32 vector operators", long(data::fp32_vectors(sets)?)),
-        ("fp32 recurrent layers", data::published_rnn(sets)?),
         ("fp32 3x3 convolutions", long(data::fp32_convolutions(sets)?)),
-        ("fp32 convolutions, DeepBench", data::deepbench_convolutions(sets)?),
         ("bf16 products (in the fit)", data::bf16_products(sets)?),
         ("attention (in the fit)", data::published_attention(sets)?),
     ];
@@ -47,18 +43,19 @@ pub fn report(sets: &Sets) -> Result<()> {
     }
     println!("fp32 whole models, eager attention, with the GPU's own operators in the fit");
     let shipped = |gpu: usize| Ok((model.clone(), gpus[gpu].clone()));
-    whole_models(sets, shipped)?;
-    println!(
-        "fp32 whole models, eager attention, with the GPU left out of products, softmax, layer norm and catalogue"
-    );
-    let products = plain_products(sets)?;
-    let vectors = rows::rows(&long(data::fp32_vectors(sets)?));
-    whole_models(sets, |gpu| unseen::shipped_without(gpu, &products, &vectors, sets, across_gpus()))
+    let mut scored = Vec::new();
+    whole_models(sets, shipped, &mut scored)?;
+    println!("  {:29} {}", "all", Line::of(&scored));
+    Ok(())
 }
 
 /// Whole transformer models in fp32 (NeuSight), with attention as plain products, as they were run. Rows of several GPUs,
 /// of fused variants and of mixtures of experts are left out. `model_of` gives the model that speaks for a GPU, and the GPU.
-fn whole_models(sets: &Sets, model_of: impl Fn(usize) -> Result<(TimeModel, Gpu)>) -> Result<()> {
+pub fn whole_models(
+    sets: &Sets,
+    mut model_of: impl FnMut(usize) -> Result<(TimeModel, Gpu)>,
+    scored: &mut Vec<Scored>,
+) -> Result<()> {
     let names = [
         ("bert_large", "bert-large"),
         ("gpt2_large", "gpt2-large"),
@@ -83,35 +80,13 @@ fn whole_models(sets: &Sets, model_of: impl Fn(usize) -> Result<(TimeModel, Gpu)
             Entry::Occupied(e) => e.into_mut(),
             Entry::Vacant(e) => e.insert(model_of(gpu)?),
         };
-        let pair = (model.predict_iteration(&iteration, machine).time.ms(), r[8].parse()?);
-        groups.entry(sets.gpus[gpu].name.clone()).or_default().push(pair);
-        groups.entry("all".to_string()).or_default().push(pair);
+        let p = model.predict_iteration(&iteration, machine);
+        let (predicted, measured) = (p.time.ms(), r[8].parse()?);
+        scored.push(Scored { predicted, measured, low: p.low.ms(), high: p.high.ms() });
+        groups.entry(sets.gpus[gpu].name.clone()).or_default().push((predicted, measured));
     }
     for (gpu, pairs) in groups {
         println!("  {gpu:16} {:12} {}", "", score(pairs));
     }
     Ok(())
-}
-
-/// How much faster or slower older generations run recurrent layers than their forms say:
-/// the median of measured/predicted over the published rows. Their libraries are tuned for other pipes.
-pub fn factors(sets: &Sets, model: &TimeModel) -> Result<BTreeMap<String, Vec<f64>>> {
-    let (fitted, gpus) = (model.fitted(), &sets.gpus);
-    let rows = data::published_rnn(sets)?;
-    let mut ratios: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for m in &rows {
-        let Some(key) = TimeModel::factor_key(&m.call, gpus[m.gpu].architecture) else { continue };
-        // The model may hold a factor already: take it out.
-        let held = fitted.form(&key).and_then(|f| f.first().copied()).unwrap_or(1.0);
-        let predicted = model.predict(&m.call, &gpus[m.gpu]).time.us() / held;
-        ratios.entry(key).or_default().push(m.us / predicted);
-    }
-    Ok(ratios
-        .into_iter()
-        .map(|(key, mut r)| {
-            r.sort_by(f64::total_cmp);
-            let median = r[r.len() / 2];
-            (key, vec![median])
-        })
-        .collect())
 }

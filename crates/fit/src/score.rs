@@ -33,3 +33,39 @@ impl std::fmt::Display for Score {
         )
     }
 }
+
+/// A prediction with its interval beside a measurement, in one unit.
+#[derive(Debug, Clone, Copy)]
+pub struct Scored {
+    pub predicted: f64,
+    pub measured: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+/// Errors of several predictions, how many lie in their interval, and the median of its half width in log.
+#[derive(Debug, Clone, Copy)]
+pub struct Line {
+    pub score: Score,
+    pub inside: f64,
+    pub half_width: f64,
+}
+
+impl Line {
+    pub fn of(rows: &[Scored]) -> Self {
+        let inside = rows.iter().filter(|s| s.low <= s.measured && s.measured <= s.high).count();
+        let mut widths: Vec<f64> = rows.iter().map(|s| (s.high / s.low).ln() / 2.0).collect();
+        widths.sort_by(f64::total_cmp);
+        Self {
+            score: score(rows.iter().map(|s| (s.predicted, s.measured))),
+            inside: 100.0 * inside as f64 / rows.len().max(1) as f64,
+            half_width: widths.get(widths.len() / 2).copied().unwrap_or(0.0),
+        }
+    }
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}  in the interval {:3.0} %  half width {:.2}", self.score, self.inside, self.half_width)
+    }
+}

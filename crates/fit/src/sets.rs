@@ -140,6 +140,11 @@ impl Sets {
             .with_context(|| format!("no manifest names the GPU `{name}`"))
     }
 
+    /// Has a set rows of one of [`Sets::gpus`]?
+    pub fn measured_by(&self, set: &str, gpu: usize) -> bool {
+        self.manifests.get(set).is_some_and(|m| m.gpus.contains(&self.gpus[gpu].name))
+    }
+
     /// A file of the project's own set, named as in its manifest.
     pub fn own(&self, file: &str) -> Result<String> {
         let own = self.manifests.iter().find(|(_, m)| m.shared.is_none());

@@ -7,6 +7,7 @@
 use crate::data::Measured;
 use crate::gbdt::Settings;
 use crate::gemm;
+use crate::plain_conv;
 use crate::rows;
 use crate::samples::fit;
 use crate::sets::Sets;
@@ -16,10 +17,10 @@ use preflop_core::gpu::Architecture;
 use preflop_core::gpu::{Gpu, catalog, parse};
 use preflop_core::kernels::gemm as gemm_form;
 use preflop_core::ops::{Op, OpCall};
-use preflop_core::time::TimeModel;
 use preflop_core::time::choice::Choosers;
 use preflop_core::time::fitted::{ConstantsFile, Fitted, TileKey, write_forests};
 use preflop_core::time::trees::Forest;
+use preflop_core::time::{Stack, TimeModel};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,12 +104,14 @@ fn own_products(own: &Fitted, constants: &mut ConstantsFile, forests: &mut BTree
     forests.extend(own.forest(name).map(|f| (name.to_string(), f.clone())));
 }
 
-/// The shipped model with fp32 products, softmax and layer norm as they are fitted without one GPU, and that GPU as a
+/// Rows of fp32 products, of softmax and layer norm, and of convolutions.
+pub type PlainRows<'a> = (&'a [gemm::Row], &'a [rows::Row], &'a [plain_conv::Row]);
+
+/// The shipped model with fp32 products, convolutions, softmax and layer norm as they are fitted without one GPU, and that GPU as a
 /// stranger: what whole models meet on a GPU that nobody measured.
 pub fn shipped_without(
     without: usize,
-    products: &[gemm::Row],
-    vectors: &[rows::Row],
+    (products, vectors, convolutions): PlainRows,
     sets: &Sets,
     settings: Settings,
 ) -> Result<(TimeModel, Gpu)> {
@@ -126,6 +129,11 @@ pub fn shipped_without(
     let mut all: BTreeMap<String, Forest> =
         shipped.forests().map(|(name, f)| (name.to_string(), f.clone())).collect();
     all.extend(forests);
+    if convolutions.iter().any(|r| r.gpu == without) {
+        let (forms, forest) = plain_conv::without(convolutions, &sets.gpus, without);
+        constants.forms.extend(forms);
+        all.insert(plain_conv::NAME.to_string(), forest);
+    }
     let choosers = shipped.choosers().unwrap_or_default();
     let bytes = write_forests(&all, &choosers);
     let fitted = Fitted::read(&serde_json::to_string(&constants)?, &bytes)?;
@@ -168,19 +176,17 @@ pub fn products(
 }
 
 /// Rows of GPUs that are in no fit of their family, by a model: all operators bound by memory outside the
-/// H200, in a class for each family, and recurrent layers without the factor of their generation.
+/// H200, in a class for each family, and recurrent layers with the software that ran them.
 pub fn elsewhere(rows: &[Measured], model: &TimeModel, gpus: &[Gpu]) -> Result<Vec<LeftOut>> {
-    let fitted = model.fitted();
+    let deepbench = model.clone().with_stack(Stack::DEEPBENCH);
     let strangers: Vec<Gpu> = gpus.iter().map(|g| stranger(&g.name)).collect::<Result<_>>()?;
     let one = |m: &Measured| {
-        let gpu = &strangers[m.gpu];
-        let held = TimeModel::factor_key(&m.call, gpu.architecture)
-            .and_then(|key| fitted.form(&key)?.first().copied())
-            .unwrap_or(1.0);
+        let (model, added) =
+            if m.source == "deepbench" { (&deepbench, Stack::DEEPBENCH.call_s) } else { (model, 0.0) };
         LeftOut {
             gpu: m.gpu,
             class: m.call.family().name().to_string(),
-            predicted: model.predict(&m.call, gpu).time.0 / held,
+            predicted: model.predict(&m.call, &strangers[m.gpu]).time.0 + added,
             seconds: m.us * 1e-6,
         }
     };

@@ -10,7 +10,9 @@ use crate::samples::{self, Sample};
 use crate::sets::Sets;
 use crate::unseen::LeftOut;
 use crate::write::{self, Files, Learned, Learner};
-use crate::{attention, choices, conv, e2e, gemm, plain_conv, published, rnn, rows, stream, unseen};
+use crate::{
+    attention, boards, choices, conv, deepbench, e2e, gemm, plain_conv, published, rnn, rows, stream, unseen,
+};
 use anyhow::Result;
 use preflop_core::gpu::Architecture;
 use preflop_core::kernels::conv::dtype_group;
@@ -24,7 +26,7 @@ use preflop_core::time::fitted::ConstantsFile;
 use preflop_core::time::{Library, TimeModel};
 
 /// Settings for families whose times vary smoothly with the shape: two losses averaged.
-fn smooth(trees: usize, min_leaf: usize, feature_fraction: f32) -> Settings {
+pub fn smooth(trees: usize, min_leaf: usize, feature_fraction: f32) -> Settings {
     Settings {
         trees,
         depth: 6,
@@ -109,6 +111,8 @@ impl<'a> Fit<'a> {
         fit.convolutions(&products)?;
         fit.plain_convolutions()?;
         fit.host()?;
+        let whole = fit.model()?;
+        fit.boards(&whole)?;
         let whole = fit.model()?;
         fit.elsewhere(&whole)?;
         Ok(fit)
@@ -297,9 +301,9 @@ impl<'a> Fit<'a> {
         let (sets, gpus) = (self.sets, &self.sets.gpus);
         let rows = plain_conv::rows(&published::long(data::fp32_convolutions(sets)?));
         let forms = plain_conv::constants(&rows, gpus);
-        let settings = Settings { depth: 5, ..smooth(120, 30, 0.5) };
+        let settings = plain_conv::settings();
         let samples = plain_conv::samples(&rows, gpus, &forms);
-        let left_out = plain_conv::left_out(&rows, sets, settings)?;
+        let left_out = plain_conv::left_out(&rows, sets)?;
         self.learn(Learner::new(plain_conv::NAME, samples, plain_conv_form::FEATURES, settings))
             .leave_out(left_out);
         self.constants.forms.extend(forms);
@@ -314,12 +318,17 @@ impl<'a> Fit<'a> {
         Ok(())
     }
 
-    /// What the whole model says of published rows that no family was fitted on, and the factors of recurrent layers.
+    /// Forms for boards before Hopper.
+    fn boards(&mut self, whole: &TimeModel) -> Result<()> {
+        if self.picks("boards") {
+            self.constants.forms.extend(boards::fit(self.sets, whole)?);
+        }
+        Ok(())
+    }
+
+    /// What the whole model says of published rows that no family was fitted on.
     fn elsewhere(&mut self, whole: &TimeModel) -> Result<()> {
         let (sets, gpus) = (self.sets, &self.sets.gpus);
-        if self.picks("factor") {
-            self.constants.forms.extend(published::factors(sets, whole)?);
-        }
         let mut rows: Vec<LeftOut> = Vec::new();
         if self.picks("stream") {
             let vectors = published::long(data::fp32_vectors(sets)?);
@@ -329,7 +338,7 @@ impl<'a> Fit<'a> {
             rows.extend(rows::left_out(&by_row(sets)?, gpus)?);
         }
         let recurrent = if self.picks("rnn") {
-            unseen::elsewhere(&data::published_rnn(sets)?, whole, gpus)?
+            unseen::elsewhere(&deepbench::recurrent(sets)?, whole, gpus)?
         } else {
             Vec::new()
         };

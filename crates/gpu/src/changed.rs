@@ -42,7 +42,10 @@ pub fn changeable(key: &str) -> Result<&'static str, String> {
         .unwrap_or(key);
     CHANGEABLE.iter().copied().find(|k| *k == short).ok_or_else(|| {
         let hint = did_you_mean(short, CHANGEABLE);
-        format!("`{key}` is no figure of a GPU that can be changed{hint} (these can: {})", CHANGEABLE.join(", "))
+        format!(
+            "`{key}` is no figure of a GPU that can be changed{hint} (these can: {})",
+            CHANGEABLE.join(", ")
+        )
     })
 }
 

@@ -97,11 +97,16 @@ pub enum Architecture {
     Cdna2,
     Cdna3,
     Other,
+    // Last, so that the others keep their places in what was learned.
+    Kepler,
+    Maxwell,
 }
 
 impl Architecture {
     /// All, oldest first.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
+        Self::Kepler,
+        Self::Maxwell,
         Self::Pascal,
         Self::Volta,
         Self::Turing,
@@ -119,6 +124,8 @@ impl Architecture {
     /// The name used in GPU files.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Kepler => "kepler",
+            Self::Maxwell => "maxwell",
             Self::Pascal => "pascal",
             Self::Volta => "volta",
             Self::Turing => "turing",
@@ -208,6 +215,8 @@ pub struct Gpu {
     pub base_clock: Hertz,
     /// Highest ordinary clock; datasheet peaks hold at it.
     pub boost_clock: Hertz,
+    /// Clock at which such boards are usually seen to run: above the datasheet's on GeForce boards.
+    pub usual_clock: Hertz,
     /// fp32 multiply-add lanes of one SM.
     pub fp32_lanes_per_sm: u32,
     /// 32-bit registers of one SM.

@@ -60,6 +60,7 @@ impl Gpu {
                 arithmetic = factor;
                 out.boost_clock = out.boost_clock * factor;
                 out.base_clock = out.base_clock * factor;
+                out.usual_clock = out.usual_clock * factor;
             }
             Resource::Sms => {
                 out.sm_count = (f64::from(self.sm_count) * factor).ceil() as u32;

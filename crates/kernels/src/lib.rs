@@ -11,8 +11,11 @@ pub mod launch;
 pub mod linear;
 pub mod listed;
 pub mod plain_conv;
+pub mod plain_rivals;
 pub mod rnn;
+pub mod rnn_older;
 pub mod rows;
+pub mod skinny;
 pub mod stream;
 pub mod tensor_conv;
 pub mod tile;
@@ -44,6 +47,8 @@ pub struct Machine {
     pub hot_size: f64,
     /// The same of the GPU whose constants apply.
     pub fitted_size: f64,
+    /// Are the constants those of several GPUs together? Then operands that stay are taken to be no slower than those from DRAM.
+    pub pooled: bool,
     /// What competes for those bytes from one call to the next.
     pub reuse: Reuse,
     /// Seconds that one result of a tile takes an SM, per element of the sum that it costs ([`tile::Constants::drain`]).
@@ -110,6 +115,7 @@ impl Machine {
             hot: gpu.l2.0,
             hot_size: gpu.l2_size.0,
             fitted_size: gpu.l2_size.0,
+            pooled: false,
             reuse: Reuse::OWN,
             drain: drain(gpu, dtype),
             latency: LATENCY_CLOCK / gpu.boost_clock.0,
@@ -145,6 +151,12 @@ impl Machine {
         Self { fitted_size: other.hot_size, ..self }
     }
 
+    /// This machine with constants of several GPUs together, each with its own cache.
+    #[must_use]
+    pub fn fitted_on_several(self) -> Self {
+        Self { pooled: true, ..self }
+    }
+
     /// What `form` says of a call, with the rate that the power limit allows for as long as the call takes.
     pub fn by_length(&self, form: impl Fn(&Self) -> Tiling) -> Tiling {
         let mut tiling = form(self);
@@ -161,9 +173,13 @@ impl Machine {
 }
 
 /// The generation whose kernels libraries run on a GPU: Blackwell for desks and workstations (compute capability 12)
-/// has the tensor instructions of Ada, not those of the B200.
+/// has the tensor instructions of Ada, not those of the B200; Kepler's and Maxwell's are taken for Pascal's, the oldest that were measured.
 pub fn kernels_of(gpu: &Gpu) -> Architecture {
-    if gpu.compute_capability.starts_with("12.") { Architecture::Ada } else { gpu.architecture }
+    match gpu.architecture {
+        Architecture::Kepler | Architecture::Maxwell => Architecture::Pascal,
+        _ if gpu.compute_capability.starts_with("12.") => Architecture::Ada,
+        other => other,
+    }
 }
 
 /// FLOP per clock of one SM of the H200 in sustained 16-bit products: 790 TFLOP/s of 132 SMs at 1.98 GHz.

@@ -32,13 +32,17 @@ pub enum Algorithm {
     Fused,
     /// Winograd with its transforms in memory.
     Unfused,
+    /// Tiles in the frequency domain (`plain_rivals.rs`).
+    Fft,
+    /// Columns of a product, added up (`plain_rivals.rs`).
+    Columns,
 }
 
 /// Constants of one algorithm: eff, slope (`lone` when fused), pw, kl, bw, t0.
 pub type Figures = [f64; 6];
 
 impl Algorithm {
-    /// All of them.
+    /// Those whose constants were fitted on rows that name their kernels.
     pub const ALL: [Self; 3] = [Self::Gemm, Self::Fused, Self::Unfused];
 
     /// Key of its constants.
@@ -47,6 +51,7 @@ impl Algorithm {
             Self::Gemm => "plain/conv/gemm",
             Self::Fused => "plain/conv/fused",
             Self::Unfused => "plain/conv/unfused",
+            Self::Fft | Self::Columns => super::plain_rivals::KEY,
         }
     }
 
@@ -56,13 +61,15 @@ impl Algorithm {
             Self::Gemm => "implicit GEMM",
             Self::Fused => "fused Winograd",
             Self::Unfused => "Winograd",
+            Self::Fft => "FFT tiles",
+            Self::Columns => "column product",
         }
     }
 
     /// Where fits start.
     pub fn start(self) -> Figures {
         match self {
-            Self::Gemm => [0.95, 15.0, 0.5, 5e-9, 0.7, 5e-6],
+            Self::Gemm | Self::Fft | Self::Columns => [0.95, 15.0, 0.5, 5e-9, 0.7, 5e-6],
             Self::Fused => [0.8, 0.5, 0.5, 2e-8, 0.7, 6e-6],
             Self::Unfused => [0.95, 15.0, 0.5, 5e-9, 0.8, 12e-6],
         }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! rho     = tensor FLOP per clock and SM of the format; tf32 counts double
-//! P       = rate * GAIN * (512/rho)^POWER * (EARLY on Volta and Turing)
-//! share   = r/(r + SMALL) * (1 + SMALL/85),   r = bm*bn/(bm + bn)
+//! P       = rate * gain * (512/rho)^power * (early on Volta and Turing)
+//! share   = r/(r + small) * (1 + small/85),   r = bm*bn/(bm + bn)
 //! compute = least over tiles and splits of ceil(tiles*split/SM) * (SM*2*bm*bn*ceil32(K/split)/(P*share) + 1 us)
 //!           + (split > 1: 3 us + 4*M*N*split/(0.8*DRAM))
 //! main    = (compute^4 + ((x + y + w)/DRAM)^4)^(1/4)
-//! NCHW    + (PLANES*2*(x + y)*one + FILTERS*2*w)/(0.85*DRAM) + 6 us
+//! NCHW    + (planes*2*(x + y)*one + filters*2*w)/(0.85*DRAM) + 6 us
 //! time    = 4 us + main + conversions
 //! ```
 //!
@@ -16,27 +16,31 @@
 //! limited and run above their boost clock, hence a gain above 1; boards with wider tensor cores stay below.
 //!
 //! Constants: fitted on whole networks on RTX 3090, TITAN V, RTX 2080 Ti and V100, with NCHW and NHWC rows (a study of
-//! published runs; GPUs left out in turn 14.4 %, in the fit 12.4 %). GAIN, POWER, EARLY, SMALL, PLANES and FILTERS were fitted there, EARLY and
-//! FILTERS to the edge of their range; the other figures and the list of tiles were set by hand.
+//! published runs; GPUs left out in turn 14.4 %, in the fit 12.4 %). The six of [`START`] were fitted there, early and
+//! filters to the edge of their range; the other figures and the list of tiles were set by hand.
 
 use super::conv::Task;
 use preflop_gpu::{Architecture, Gpu};
 use preflop_ops::Pass;
 use preflop_units::math::Elementary as _;
 
-/// Share of the datasheet's rate that boards with half-rate sums reach with large tiles.
-const GAIN: f64 = 1.27;
-/// How that falls with wider tensor cores.
-const POWER: f64 = 0.40;
-/// What the first two generations reach of it.
-const EARLY: f64 = 0.60;
-/// Loss of small tiles, in elements.
-const SMALL: f64 = 37.0;
+/// Fitted constants: gain, power, early, small, planes, filters.
+///
+/// * gain: share of the datasheet's rate that boards with half-rate sums reach with large tiles
+/// * power: how that falls with wider tensor cores
+/// * early: what the first two generations reach of it
+/// * small: loss of small tiles, in elements
+/// * planes, filters: passes over activations and filters that a change of layout takes, of a read and a write each
+pub type Figures = [f64; 6];
+
+/// Key of the constants.
+pub const KEY: &str = "conv/tensor";
+
+/// Where fits start: figures of the study.
+pub const START: Figures = [1.27, 0.40, 0.60, 37.0, 0.76, 0.5];
+
 /// Half the side of the tile whose share is 1.
 const FULL: f64 = 85.0;
-/// Passes over activations and filters that a change of layout takes, of a read and a write each.
-const PLANES: f64 = 0.76;
-const FILTERS: f64 = 0.5;
 /// Seconds of a launch, of the kernels that convert, of a wave's start and of a reduction.
 const LAUNCH: f64 = 4e-6;
 const CONVERT: f64 = 6e-6;
@@ -83,13 +87,14 @@ pub fn applies(task: &Task, generation: Architecture, gpu: &Gpu) -> bool {
 }
 
 /// Seconds of a task.
-pub fn form(task: &Task, gpu: &Gpu) -> TensorConv {
+pub fn form(task: &Task, f: &Figures, gpu: &Gpu) -> TensorConv {
+    let [gain, power, early, small, planes, filters] = *f;
     let half = task.dtype.is_half();
     let sm = f64::from(gpu.sm_count);
     let rate = gpu.peak(task.dtype).0;
     let rho = rate / (sm * gpu.boost_clock.0) * if half { 1.0 } else { 2.0 };
-    let early = matches!(gpu.architecture, Architecture::Volta | Architecture::Turing);
-    let peak = rate * GAIN * (512.0 / rho).power(POWER) * if early { EARLY } else { 1.0 };
+    let first_two = matches!(gpu.architecture, Architecture::Volta | Architecture::Turing);
+    let peak = rate * gain * (512.0 / rho).power(power) * if first_two { early } else { 1.0 };
     let dram = gpu.dram_sustained.0;
     let (m, n, k) = padded(task);
     let mut best = TensorConv {
@@ -103,7 +108,7 @@ pub fn form(task: &Task, gpu: &Gpu) -> TensorConv {
     };
     for (bm, bn) in TILES {
         let r = bm * bn / (bm + bn);
-        let share = r / (r + SMALL) * (1.0 + SMALL / FULL);
+        let share = r / (r + small) * (1.0 + small / FULL);
         let grid = (m / bm).ceil() * (n / bn).ceil();
         let mut split = 1.0;
         loop {
@@ -127,8 +132,8 @@ pub fn form(task: &Task, gpu: &Gpu) -> TensorConv {
     let memory = (x + y + w) / dram;
     let conversion = match (task.conv.channels_last, task.pointwise(), task.pass) {
         (true, _, _) | (false, true, Pass::Fwd) => 0.0,
-        (false, true, _) => 0.8 * PLANES * 2.0 * (x + y) / (0.85 * dram),
-        (false, false, _) => (PLANES * 2.0 * (x + y) + FILTERS * 2.0 * w) / (0.85 * dram) + CONVERT,
+        (false, true, _) => 0.8 * planes * 2.0 * (x + y) / (0.85 * dram),
+        (false, false, _) => (planes * 2.0 * (x + y) + filters * 2.0 * w) / (0.85 * dram) + CONVERT,
     };
     let main = (best.compute.powi(4) + memory.powi(4)).sqrt().sqrt();
     TensorConv { time: LAUNCH + main + conversion, memory, conversion, ..best }
@@ -154,7 +159,7 @@ mod tests {
     #[test]
     fn layouts_cost_what_their_bytes_take() {
         let gpu = catalog::find("rtx-3090").unwrap();
-        let time = |conv: Conv, pass| form(&Task::new(&conv, pass, Dtype::Fp16), &gpu).conversion;
+        let time = |conv: Conv, pass| form(&Task::new(&conv, pass, Dtype::Fp16), &START, &gpu).conversion;
         let wide = Conv::square(64, 256, 56, 256, 3, 1, 1);
         assert!(time(wide, Pass::Fwd) > 0.0);
         assert_eq!(time(Conv { channels_last: true, ..wide }, Pass::Fwd), 0.0);

@@ -277,10 +277,18 @@ impl Listed {
             K::Fft2C2c => (2.0 * a * b * c * e, 2.0 * a * b * c * e),
             K::GridSample | K::GridSampleNearest => {
                 let (maps, results, grid) = (a * b * c * e, a * b * d * e, 2.0 * a * d * e);
-                if backward { (maps + results + grid, maps + grid) } else { (maps.min(4.0 * results) + grid, results) }
+                if backward {
+                    (maps + results + grid, maps + grid)
+                } else {
+                    (maps.min(4.0 * results) + grid, results)
+                }
             }
             K::Resize3d | K::Resize3dNearest | K::ReflectionPad => {
-                if backward { (a * c * e, a * b * e) } else { (a * b * e, a * c * e) }
+                if backward {
+                    (a * c * e, a * b * e)
+                } else {
+                    (a * b * e, a * c * e)
+                }
             }
             K::Unfold => (a * b * c * e, a * b * d * f * e),
             K::Fold => (a * b * d * f * e, a * b * c * e),

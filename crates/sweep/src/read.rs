@@ -36,7 +36,8 @@ pub(crate) fn study(text: &str, file: &str) -> Result<Study, StudyError> {
     let table = DeTable::parse(text).map_err(|e| {
         let message = e.message().split_whitespace().collect::<Vec<_>>().join(" ");
         // `gpu = "h200"` and `gpu.dram_gbs = ..` cannot stand side by side in TOML.
-        let hint = if message.contains("dotted key") { "; beside `gpu.FIGURE`, GPUs are `gpu.name`" } else { "" };
+        let hint =
+            if message.contains("dotted key") { "; beside `gpu.FIGURE`, GPUs are `gpu.name`" } else { "" };
         reader.at(e.span().map_or(0, |s| s.start), format!("not valid TOML: {message}{hint}"))
     })?;
     let table = table.get_ref();

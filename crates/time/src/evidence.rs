@@ -110,11 +110,13 @@ impl References {
         let own = kernels_of(gpu);
         let of = |generation: Architecture| self.get(key_of(library, generation));
         if let Some(reference) = of(own) {
-            let here = gpu.same_figures(reference);
-            return Evidence {
-                reference,
-                nearness: if here { Nearness::Here } else { Nearness::Generation },
+            let older = matches!(gpu.architecture, Architecture::Kepler | Architecture::Maxwell);
+            let nearness = match (gpu.same_figures(reference), older) {
+                (true, _) => Nearness::Here,
+                (_, true) => Nearness::Elsewhere,
+                _ => Nearness::Generation,
             };
+            return Evidence { reference, nearness };
         }
         let reference = near.and_then(of).or_else(|| self.get(library.name())).unwrap_or(gpu);
         Evidence { reference, nearness: Nearness::Elsewhere }

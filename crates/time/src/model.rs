@@ -10,28 +10,31 @@ mod growth;
 mod listed;
 mod plain;
 mod plan;
+mod recurrent;
 mod stream_time;
 
 pub use autotuning::Algorithm;
 pub use expert::plain_as_measured;
 pub use form::KernelForm;
 
+use super::boards::Boards;
 use super::conv_table::ConvForms;
 use super::correction::Correction;
 use super::evidence::{Evidence, Library, Nearness, References};
 use super::fitted::{Fitted, LogInterval, TileKey};
 use super::operator::{Bound, OpPrediction};
+use super::stack::Stack;
 use draft::{Draft, Sketch, Then};
 use expert::Judged;
 use growth::Held;
-use preflop_gpu::{Architecture, Gpu, Vendor};
+use preflop_gpu::{Gpu, Vendor};
 use preflop_kernels::conv::ConvFamily;
 use preflop_kernels::plain_conv::Figures;
 use preflop_kernels::tile::{Constants, Tiling};
 use preflop_kernels::traffic::{self, Levels};
-use preflop_kernels::{Machine, attention, conv, gemm, kernels_of, linear, rnn, rows};
+use preflop_kernels::{attention, conv, kernels_of, linear, plain_rivals, rows};
 use preflop_learned::trees::Scratch;
-use preflop_ops::{Attention, Gemm, Op, OpCall, Pass, Rnn};
+use preflop_ops::{Attention, Gemm, Op, OpCall, Pass};
 use preflop_units::dtype::Dtype;
 use preflop_units::math::Elementary as _;
 use preflop_units::{Bytes, Seconds};
@@ -55,8 +58,12 @@ pub struct TimeModel {
     linear: Vec<Option<[f64; linear::TERMS]>>,
     /// Constants of fp32 softmax and layer norm outside Hopper, by kernel.
     rows: [rows::Figures; 3],
+    /// Constants of forms for boards before Hopper.
+    boards: Boards,
     /// GPUs that measurements were made on.
     references: References,
+    /// The software that predictions are for.
+    stack: Stack,
     /// What one machine's measurements add, for its GPU.
     correction: Option<Box<Correction>>,
     /// How much longer the host of the job takes than that of the measurements.
@@ -93,8 +100,22 @@ impl TimeModel {
             .map(|class| fitted.form(&linear::key(class)).and_then(|c| c.try_into().ok()))
             .collect();
         let rows = stream_time::row_figures(&fitted);
+        let boards = Boards::new(&fitted);
         let references = References::new(&fitted);
-        Self { fitted, conv, streams, convolutions, plain, linear, rows, references, correction: None, host_factor: 1.0 }
+        Self {
+            fitted,
+            conv,
+            streams,
+            convolutions,
+            plain,
+            linear,
+            rows,
+            boards,
+            references,
+            stack: Stack::CURRENT,
+            correction: None,
+            host_factor: 1.0,
+        }
     }
 
     /// The same model with a personal correction; it holds for the GPU that it names.
@@ -114,6 +135,25 @@ impl TimeModel {
     /// How much longer the job's host takes than that of the measurements.
     pub fn host_factor(&self) -> f64 {
         self.host_factor
+    }
+
+    /// Constants of the forms for boards before Hopper.
+    pub fn boards(&self) -> &Boards {
+        &self.boards
+    }
+
+    /// The same model with other constants of those forms.
+    #[must_use]
+    pub fn with_boards(mut self, boards: Boards) -> Self {
+        self.boards = boards;
+        self
+    }
+
+    /// The same model for other software.
+    #[must_use]
+    pub fn with_stack(mut self, stack: Stack) -> Self {
+        self.stack = stack;
+        self
     }
 
     /// How near any measurement is to a GPU.
@@ -155,11 +195,9 @@ impl TimeModel {
     /// Predicts one call.
     pub fn predict(&self, call: &OpCall, gpu: &Gpu) -> OpPrediction {
         let draft = self.draft(call, gpu);
-        let seconds = draft.seconds() * self.generation_factor(call, gpu);
+        let seconds = draft.seconds();
         let held = Held::against(call, draft.there());
-        let raw = held
-            .iter()
-            .fold(seconds, |raw, h| h.apply(raw, self.held_seconds(h, &self.draft(&h.call, gpu), gpu)));
+        let raw = held.iter().fold(seconds, |raw, h| h.apply(raw, h.bound(&self.draft(&h.call, gpu))));
         self.settled(call, &draft, raw, gpu)
     }
 
@@ -183,11 +221,7 @@ impl TimeModel {
     /// Adds the predictions of some calls to `out`.
     fn predict_some(&self, calls: &[&OpCall], gpu: &Gpu, scratch: &mut Scratch, out: &mut Vec<OpPrediction>) {
         let drafts = self.drafts(calls, gpu, scratch);
-        let mut raw: Vec<f64> = calls
-            .iter()
-            .zip(&drafts)
-            .map(|(call, draft)| draft.seconds() * self.generation_factor(call, gpu))
-            .collect();
+        let mut raw: Vec<f64> = drafts.iter().map(Draft::seconds).collect();
         let held: Vec<(usize, Held)> = calls
             .iter()
             .zip(&drafts)
@@ -198,7 +232,7 @@ impl TimeModel {
             .collect();
         let smaller: Vec<&OpCall> = held.iter().map(|(_, h)| &h.call).collect();
         for ((i, h), draft) in held.iter().zip(self.drafts(&smaller, gpu, scratch)) {
-            raw[*i] = h.apply(raw[*i], self.held_seconds(h, &draft, gpu));
+            raw[*i] = h.apply(raw[*i], h.bound(&draft));
         }
         let all = calls.iter().zip(&drafts).zip(raw);
         out.extend(all.map(|((call, draft), raw)| self.settled(call, draft, raw, gpu)));
@@ -232,30 +266,15 @@ impl TimeModel {
         }
     }
 
-    /// Key of the factor between the form of recurrent layers, learned on Hopper, and published times of an older
-    /// generation.
-    pub fn factor_key(call: &OpCall, generation: Architecture) -> Option<String> {
-        let Op::Rnn(_) = &call.op else { return None };
-        // A100's fp32 pipes are laid out as Volta's.
-        let generation = if generation == Architecture::Ampere { Architecture::Volta } else { generation };
-        Some(format!("factor/rnn/{}", generation.name()))
-    }
-
-    fn generation_factor(&self, call: &OpCall, gpu: &Gpu) -> f64 {
-        if gpu.architecture == Architecture::Hopper || gpu.architecture == Architecture::Blackwell {
-            return 1.0;
-        }
-        let key = Self::factor_key(call, gpu.architecture);
-        key.and_then(|k| self.fitted.form(&k)?.first().copied()).unwrap_or(1.0)
-    }
-
     /// Most useful FLOPs per FLOP done: above 1 where an algorithm needs fewer multiplications.
     ///
-    /// F(4x4, 3x3) Winograd multiplies 36 times for 16 results of 9 taps: 4. FFT tiles gain no more than that
-    /// on the filters it is chosen for, and libraries use both only at stride 1 on the plain pipes.
+    /// F(4x4, 3x3) Winograd multiplies 36 times for 16 results of 9 taps: 4. FFT tiles gain more on larger filters; libraries use both
+    /// only at stride 1 on the plain pipes.
     pub fn shortcut(call: &OpCall) -> f64 {
         match &call.op {
-            Op::Conv(c) if !call.dtype.is_half() && c.r.max(c.s) > 1 && c.stride == [1, 1] => 4.0,
+            Op::Conv(c) if !call.dtype.is_half() && c.r.max(c.s) > 1 && c.stride == [1, 1] => {
+                plain_rivals::fft_gain(c.r, c.s).max(4.0)
+            }
             _ => 1.0,
         }
     }
@@ -358,36 +377,6 @@ impl TimeModel {
         let besides = [gpu, reference].map(|g| attention::dropout_time(a, call.pass, call.dtype, g));
         let then = Then::Trusted { trust: Self::trust(gpu, nearness), known: 1.0, besides };
         Sketch { draft, forest, x, then }
-    }
-
-    fn rnn<'a>(&'a self, r: &Rnn, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
-        let Evidence { reference, nearness } = self.references.nearest(Library::Own, None, gpu);
-        let class = rnn::class(r, call.pass, call.dtype, gpu);
-        let there = Machine::of(reference, call.dtype);
-        let form = |g: &Gpu| {
-            let machine = Machine::of(g, call.dtype).fitted_on(&there);
-            let product = |p: Gemm| {
-                let constants = self.tile_constants(call.dtype, gemm::class(&p, call.dtype), gpu);
-                gemm::form(&p, call.dtype, &constants, &machine).time
-            };
-            rnn::form(r, call.pass, call.dtype, self.fitted.form(&class).unwrap_or_default(), &product, g)
-        };
-        let at = form(reference);
-        let t = if nearness == Nearness::Here { at } else { form(gpu) };
-        let x = rnn::features(r, call.pass, call.dtype, &at, reference);
-        let forest = self.fitted.forest(rnn::forest_name(call.pass));
-        // Counted in 26 runs of nine layer-directions of 50 steps: 2.1 to 3.2 kernels a step forward, 3.4 backward.
-        let steps = (r.seq * r.layers * r.directions()) as f64;
-        let draft = Draft {
-            reference: t.time,
-            at: at.time,
-            correction: 0.0,
-            interval: self.interval(&class, "rnn", gpu, nearness),
-            bound: if t.input > t.chain { Bound::Compute } else { Bound::Latency },
-            levels: traffic::streaming(call.traffic(), gpu),
-            launches: (steps * if call.pass == Pass::Fwd { 2.2 } else { 3.4 }).round(),
-        };
-        Sketch { draft, forest, x, then: Then::trusted(Self::trust(gpu, nearness), 1.0) }
     }
 }
 

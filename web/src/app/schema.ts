@@ -221,7 +221,7 @@ export type Offer = {
   bound: string;
   /** The fastest that keeps to the budget. */
   chosen: boolean;
-  /** What the time rests on: this GPU measured, its generation, or never measured. */
+  /** What the interval rests on. */
   evidence: string;
   fits: boolean;
   gpu: string;
@@ -359,6 +359,8 @@ export type Prediction = {
   autocast?: string;
   bound: string;
   dram_bytes: number;
+  /** What the interval rests on. */
+  evidence: string;
   fits: boolean;
   flops: number;
   gpu_busy_ms: number;

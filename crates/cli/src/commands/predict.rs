@@ -9,7 +9,7 @@ use crate::report::{Question, Report};
 use crate::run_args::RunArgs;
 use clap::Args;
 use preflop_core::Gpu;
-use preflop_core::cost::{Reserve, fit, search};
+use preflop_core::cost::{Reserve, fit};
 use preflop_core::model::{Iteration, ModelError, Stage, lower, zoo};
 use preflop_core::report::advise;
 use preflop_core::schedule::Schedule as _;
@@ -70,9 +70,7 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
     args.parallel.refuse_without_cluster()?;
     let gpu = input::gpu(args.gpu.as_deref().unwrap_or_default())?;
     let job = args.run.job(&args.model, None, None)?;
-    if let Some(lacks) = search::lacks(&gpu, job.options.precision).filter(|_| job.graph.fixed.is_none()) {
-        anyhow::bail!("{lacks}");
-    }
+    job.check_on(&gpu)?;
     let model = input::time_model(args.correction.as_deref(), [&gpu])?;
     let model = input::on_host(model, args.host.as_deref())?;
     let prediction = model.predict_iteration(&job.iteration, &gpu);

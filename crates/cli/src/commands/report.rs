@@ -123,6 +123,7 @@ fn live(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
 fn predicted(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
     let gpus = args.job.gpus()?;
     let job = args.job.run.job(&args.model, None, None)?;
+    gpus.iter().try_for_each(|gpu| job.check_on(gpu))?;
     let model = TimeModel::embedded();
     let predictions: Vec<_> = gpus.iter().map(|g| model.predict_iteration(&job.iteration, g)).collect();
     let answers: Vec<_> = gpus.iter().zip(&predictions).collect();

@@ -207,6 +207,17 @@ pub fn run(args: &TransferArgs, output: &Output) -> anyhow::Result<()> {
         let message = format!("`{}` does not say which GPU it was recorded on", profile.source);
         return Err(InputError::new(message).hint("name it, such as `--from h100-sxm`").into());
     };
+    // Of the whole catalogue, those that have the recording's formats are answered; one that is named must have them.
+    let all = args.to.iter().any(|name| name == "all");
+    let mut able = Vec::with_capacity(gpus.len());
+    for gpu in gpus {
+        match transfer::lacks(&analysis, &gpu) {
+            Some(lacks) if !all => return Err(InputError::new(lacks).into()),
+            Some(_) => {}
+            None => able.push(gpu),
+        }
+    }
+    let gpus = able;
     let method = match args.method {
         MethodArg::Wave => Method::Wave,
         MethodArg::Ratio => Method::Ratio,

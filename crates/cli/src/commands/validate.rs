@@ -247,7 +247,7 @@ impl<'a> Scorer<'a> {
         let gpu = self.gpus.get(self.default_gpu)?;
         let precision = Precision::ALL.into_iter().find(|p| p.name() == precision)?;
         let mode = if mode == "train" { Mode::Train } else { Mode::Infer };
-        let graph = zoo::build(model, Some(batch.parse().ok()?), seq).ok()?;
+        let graph = zoo::build(zoo::as_measured(model), Some(batch.parse().ok()?), seq).ok()?;
         let iteration = lower(&graph, &LowerOptions { mode, precision, optimizer: None }).ok()?;
         let p = self.model.predict_iteration(&iteration, gpu);
         let roofline: f64 = iteration

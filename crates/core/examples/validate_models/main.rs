@@ -44,7 +44,7 @@ fn memory(csv: &Path) {
             continue;
         }
         let seq: u64 = f[2].parse().unwrap();
-        let graph = zoo::build(f[0], f[1].parse().ok(), (seq > 0).then_some(seq)).unwrap();
+        let graph = zoo::build(zoo::as_measured(f[0]), f[1].parse().ok(), (seq > 0).then_some(seq)).unwrap();
         assert_eq!(graph.parameter_count().to_string(), f[9], "{}", f[0]);
         // Channels-last runs (`amp_cl`) are not what the zoo builds.
         let Some(precision) = Precision::ALL.into_iter().find(|p| p.name() == f[3]) else { continue };
@@ -82,7 +82,7 @@ fn traces(shared: &Path) {
         let stem = file.trim_end_matches(".json.gz");
         // NAME-bBATCH-PRECISION-MODE
         let parts: Vec<&str> = stem.rsplitn(4, '-').collect();
-        let (model, batch, precision) = (parts[3], &parts[2][1..], parts[1]);
+        let (model, batch, precision) = (zoo::as_measured(parts[3]), &parts[2][1..], parts[1]);
         if !zoo::names().contains(&model) {
             continue;
         }

@@ -137,6 +137,11 @@ fn find(name: &str) -> Result<&'static Entry, ModelError> {
     })
 }
 
+/// The model that a row of the project's own measurements means: what was measured there as `gnmt` is now called `gnmt-wide`.
+pub fn as_measured(name: &str) -> &str {
+    if name == "gnmt" { "gnmt-wide" } else { name }
+}
+
 /// What is known of a model.
 pub fn info(name: &str) -> Result<ModelInfo, ModelError> {
     Ok(find(name)?.info)

@@ -5,8 +5,8 @@
 
 use super::backward::Backward;
 use super::{Class, Edge, Lowering, Value};
-use preflop_graph::{Dims, Stage};
 use preflop_graph::graph::{Binary, Unary};
+use preflop_graph::{Dims, Stage};
 use preflop_ops::{
     Attention, ElementwiseKind as E, Movement, MovementKind, Op, Pass, Rnn, RnnKind, Rowwise, RowwiseKind,
 };
@@ -313,7 +313,7 @@ impl Lowering<'_> {
 }
 
 /// What cuDNN takes while recurrent layers run: its own arrangement of the weights, gates and states of one layer over
-/// all steps, and 32 MiB. (Read off the peaks of nine H200 inference runs of `gnmt` with batches of 1 to 32.)
+/// all steps, and 32 MiB. (Read off the peaks of nine H200 inference runs of `gnmt-wide` with batches of 1 to 32.)
 pub(crate) fn rnn_workspace(op: &Rnn, weight_elements: u64, dtype: Dtype) -> f64 {
     let steps = op.seq as f64 * op.batch as f64 * op.hidden as f64 * op.directions() as f64;
     (weight_elements as f64 + steps * (op.kind.gates() + 3) as f64) * dtype.size() + 32.0 * 1024.0 * 1024.0

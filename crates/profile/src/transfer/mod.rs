@@ -155,6 +155,8 @@ pub struct Target {
     pub low_ms: f64,
     /// Upper end of the 90 % interval.
     pub high_ms: f64,
+    /// What the interval rests on: how near measurements are to the GPU.
+    pub evidence: &'static str,
     /// Sum of kernel times.
     pub gpu_busy_ms: f64,
     /// Host time assumed.
@@ -303,6 +305,7 @@ fn target(analysis: &Analysis, model: &TimeModel, origin: &Gpu, gpu: &Gpu, optio
         iteration_ms: time.ms(),
         low_ms: end(-1.0).ms(),
         high_ms: end(1.0).ms(),
+        evidence: model.nearness(gpu).name(),
         gpu_busy_ms: analysis.gpu_busy().ms() * growth,
         host_ms: host_there.ms(),
         bound: if host_there > wall * growth { Side::Host } else { Side::Gpu },
@@ -436,6 +439,16 @@ fn stand_in(call: &OpCall, gpu: &Gpu) -> OpCall {
 fn stand_in_dtype(dtype: Dtype, gpu: &Gpu) -> Dtype {
     let lacks = dtype == Dtype::Bf16 && !gpu.has_tensor(Dtype::Bf16) && gpu.has_tensor(Dtype::Fp16);
     if lacks { Dtype::Fp16 } else { dtype }
+}
+
+/// Why a recording cannot be carried to a GPU: a format of its calls that the GPU lacks, with the nearest that it has. bf16 becomes fp16 where only
+/// that is there, and tf32 is fp32 on GPUs without it, as frameworks do by themselves.
+pub fn lacks(analysis: &Analysis, gpu: &Gpu) -> Option<String> {
+    let calls = analysis.works.iter().flat_map(|w| &w.calls);
+    let formats = calls.map(|c| stand_in_dtype(c.dtype, gpu)).filter(|d| *d != Dtype::Tf32);
+    let lacking = formats.into_iter().find(|d| d.on_tensor_cores() && !gpu.has(*d))?;
+    let nearest = [Dtype::Bf16, Dtype::Fp16].into_iter().find(|d| gpu.has(*d)).unwrap_or(Dtype::Fp32);
+    Some(format!("`{}` has no {}; the nearest it has is {}", gpu.name, lacking.name(), nearest.name()))
 }
 
 /// Products without shapes: halfway, in the logarithm, between the ratio of peaks and that of bandwidths.

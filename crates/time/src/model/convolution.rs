@@ -128,11 +128,11 @@ impl TimeModel {
 
     /// On tensor cores before Hopper; tf32 gives way to fp32 where that is faster, as an autotuner finds out.
     fn tensor_conv<'a>(&'a self, task: &Task, gpu: &'a Gpu) -> Sketch<'a> {
-        let t = tensor_conv::form(task, gpu);
+        let t = tensor_conv::form(task, &self.boards.tensor, gpu);
         let bound = if t.conversion.max(t.memory) > t.compute { Bound::Dram } else { Bound::Compute };
         // What is launched is planned on the GPU of the measurements, so that a better one does not launch more.
         let Evidence { reference, .. } = self.references.nearest(Library::Plain, None, gpu);
-        let at = tensor_conv::form(task, reference);
+        let at = tensor_conv::form(task, &self.boards.tensor, reference);
         let mut draft = Draft {
             reference: t.time,
             at: at.time,

@@ -5,7 +5,7 @@ use crate::evidence::{Evidence, Library, Nearness};
 use crate::fitted::TileKey;
 use preflop_gpu::{Architecture, Gpu, Vendor};
 use preflop_kernels::tile::{Constants, Tiling};
-use preflop_kernels::{Machine, gemm, kernels_of};
+use preflop_kernels::{Machine, gemm, kernels_of, skinny};
 use preflop_learned::trees::{Features, Forest};
 use preflop_ops::{Gemm, GemmKind};
 use preflop_units::dtype::Dtype;
@@ -97,6 +97,13 @@ pub fn plain_as_measured(gpu: &Gpu) -> bool {
     matches!(kernels_of(gpu), Architecture::Hopper | Architecture::Blackwell)
 }
 
+/// Does what was learned on a GPU hold on another of its generation? What a board at its power limit teaches is mostly that limit, so that it speaks for
+/// chips of its own compute capability alone.
+fn same_chips(gpu: &Gpu, reference: &Gpu) -> bool {
+    let limited = reference.plain_limit.0 < 0.95 * reference.plain_burst.0;
+    !limited || gpu.compute_capability.is_empty() || gpu.compute_capability == reference.compute_capability
+}
+
 /// The generation whose fp32 kernels are nearest. With the tiles that a generation has, Volta's constants give the
 /// A100's products to 9 % and the A100's Volta's; AMD's matrix cores are a world of their own.
 fn kin(generation: Architecture) -> Option<Architecture> {
@@ -173,21 +180,42 @@ impl TimeModel {
         let form = if nearness == Nearness::Here {
             at
         } else {
-            let here = expert.library.machine(gpu, dtype).fitted_on(&there);
+            let here = expert.library.machine(gpu, dtype);
+            let here = if nearest == Architecture::Other {
+                here.fitted_on_several()
+            } else {
+                here.fitted_on(&there)
+            };
             expert.library.form(g, dtype, &constants, &here, own)
         };
         let x = gemm::features(g, dtype, &at, &there, nearest);
         let (forest, trust) = match (nearest, gpu.vendor) {
-            (n, _) if n == own => (expert.forest, 1.0),
+            (n, _) if n == own && same_chips(gpu, reference) => (expert.forest, 1.0),
             (Architecture::Other, Vendor::Amd) => (expert.pooled, 0.0),
             (Architecture::Other, _) => (expert.pooled, TRUST_POOLED),
             _ => (expert.forest, TRUST_KIN),
         };
         // What the published fp32 rows teach fades out below them.
         let known = if expert.library == Library::Plain { (at.time / SHORTEST_FP32).min(1.0) } else { 1.0 };
+        // Skinny products were not among them and have a form of their own.
+        let thin = if expert.library == Library::Plain { skinny::share(g) } else { 0.0 };
+        let known = known * (1.0 - thin);
+        let [form, at] = if thin > 0.0 {
+            let here = expert.library.machine(gpu, dtype);
+            [(form, here), (at, there)].map(|(t, m)| self.thinned(g, &t, (&m, own), thin))
+        } else {
+            [form, at]
+        };
         let class = expert.library.interval_class(g, dtype);
         let forest = self.fitted.forest(forest);
         Judged { form, at, forest, x, trust, known, nearness, class }
+    }
+
+    /// A product as far as it is skinny by the form of such products.
+    fn thinned(&self, g: &Gemm, other: &Tiling, on: (&Machine, Architecture), share: f64) -> Tiling {
+        let own = skinny::form(g, &self.boards.skinny, on.0, on.1);
+        let time = own.time.powf(share) * other.time.powf(1.0 - share);
+        Tiling { time, ..if share > 0.5 { own } else { *other } }
     }
 
     /// Constants of a product on this GPU and the generation they are of; `Other` if of all, or what its kernels do of its

@@ -104,7 +104,7 @@ impl TimeModel {
         let Some(choice) = self.choice(call, gpu) else {
             let task = Task::new(c, call.pass, call.dtype);
             if tensor_conv::applies(&task, kernels_of(gpu), gpu) {
-                let t = tensor_conv::form(&task, gpu);
+                let t = tensor_conv::form(&task, &self.boards.tensor, gpu);
                 return KernelForm {
                     tile: Some([t.tile.0 as u32, t.tile.1 as u32]),
                     split: Some(t.split),

@@ -1,8 +1,6 @@
 //! Calls grow with their sizes: what holds predictions of short calls together.
 
-use super::TimeModel;
 use super::draft::Draft;
-use preflop_gpu::Gpu;
 use preflop_kernels::gemm;
 use preflop_ops::{Op, OpCall};
 
@@ -78,12 +76,10 @@ impl Held {
     pub fn apply(&self, seconds: f64, bound: f64) -> f64 {
         if self.larger { seconds.min(bound) } else { seconds.max(bound) }
     }
-}
 
-impl TimeModel {
     /// The bound that a draft of the other call sets.
-    pub(super) fn held_seconds(&self, held: &Held, draft: &Draft, gpu: &Gpu) -> f64 {
-        held.share * draft.seconds() * if held.larger { 1.0 } else { self.generation_factor(&held.call, gpu) }
+    pub fn bound(&self, draft: &Draft) -> f64 {
+        self.share * draft.seconds()
     }
 }
 

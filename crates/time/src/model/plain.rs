@@ -8,6 +8,7 @@ use preflop_gpu::{Gpu, Vendor};
 use preflop_kernels::Machine;
 use preflop_kernels::conv::Task;
 use preflop_kernels::plain_conv::{Algorithm, Figures, features, gemm, winograd};
+use preflop_kernels::plain_rivals;
 use preflop_kernels::tile::Tiling;
 use preflop_kernels::traffic;
 use preflop_learned::trees::MAX_FEATURES;
@@ -44,7 +45,9 @@ impl TimeModel {
     /// The fastest algorithm and its tiles, and the seconds of all (infinite where one cannot do the task).
     pub(super) fn plain_algorithm(&self, task: &Task, machine: &Machine) -> (Algorithm, Tiling, [f64; 3]) {
         let [first, ..] = &self.plain;
-        let mut best = (Algorithm::Gemm, gemm(task, first, machine));
+        let product = gemm(task, first, machine);
+        let slower = plain_rivals::gradient_factor(task, &self.boards.rivals);
+        let mut best = (Algorithm::Gemm, Tiling { time: slower * product.time, ..product });
         let mut times = [best.1.time, f64::INFINITY, f64::INFINITY];
         for ((algorithm, figures), time) in
             Algorithm::ALL.into_iter().zip(&self.plain).zip(&mut times).skip(1)
@@ -54,6 +57,15 @@ impl TimeModel {
                 if tiling.time < best.1.time {
                     best = (algorithm, tiling);
                 }
+            }
+        }
+        let rivals = [
+            (Algorithm::Fft, plain_rivals::fft(task, &self.boards.rivals, machine)),
+            (Algorithm::Columns, plain_rivals::columns(task, &self.boards.rivals, machine)),
+        ];
+        for (algorithm, tiling) in rivals {
+            if let Some(tiling) = tiling.filter(|t| t.time < best.1.time) {
+                best = (algorithm, tiling);
             }
         }
         (best.0, best.1, times)
@@ -77,6 +89,8 @@ impl TimeModel {
             launches: match algorithm {
                 Algorithm::Gemm | Algorithm::Fused => 2.0,
                 Algorithm::Unfused => 4.0,
+                Algorithm::Columns => 3.0,
+                Algorithm::Fft => 5.0,
             },
         };
         Sketch {

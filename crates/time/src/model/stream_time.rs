@@ -4,7 +4,7 @@
 //! a half of an H200's bytes per SM and clock: what the SMs limit there, DRAM limits here. With `t` the time on the measured GPU,
 //!
 //! ```text
-//! sm   = (t - 2 us) * issue/issue'        where t - 2 us > 1.12 * bytes/DRAM, else half of it;  issue = SMs * clock
+//! sm   = (t - 2 us) * issue/issue'        where t - 2 us > 1.12 * bytes/DRAM, else half of it;  issue = SMs * usual clock
 //! dram = bytes/DRAM'
 //! A    = floor' * kernels + (sm^4 + dram^4)^(1/4)
 //! time = t * (A'/A)^s * (form'/form)^(1 - s)
@@ -40,7 +40,7 @@ pub(super) fn row_figures(fitted: &Fitted) -> [Figures; 3] {
 
 /// Seconds on a GPU of a call that took `there` seconds on another, by its bytes or by the SMs: A of the module's head.
 pub(super) fn bytes_or_sms(there: f64, bytes: f64, kernels: f64, gpu: &Gpu, reference: &Gpu) -> f64 {
-    let issue = |g: &Gpu| f64::from(g.sm_count) * g.boost_clock.0;
+    let issue = |g: &Gpu| f64::from(g.sm_count) * g.usual_clock.0;
     let busy = (there - START).max(0.0);
     let bound = busy > BEYOND_DRAM * bytes / reference.dram_sustained.0;
     let sm = busy * if bound { 1.0 } else { 0.5 } * issue(reference) / issue(gpu);

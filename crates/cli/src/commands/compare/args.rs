@@ -200,6 +200,8 @@ pub struct Question {
     pub mode: Mode,
     /// The GPUs.
     pub gpus: Vec<Gpu>,
+    /// Why others of the catalogue are left out.
+    pub lacking: Vec<String>,
     /// Were they named one by one?
     pub named: bool,
     /// Ways to run: one, or several of which each GPU takes its best.
@@ -282,6 +284,21 @@ impl CompareArgs {
         {
             (precisions, mode) = (vec![fixed.precision], fixed.mode);
         }
+        let recorded =
+            matches!(&model, Source::File(graphs) if graphs.values().any(|graph| graph.fixed.is_some()));
+        let mut lacking = Vec::new();
+        if !recorded {
+            for gpu in &gpus {
+                if precisions.iter().all(|p| search::lacks(gpu, *p).is_some()) {
+                    lacking.extend(search::lacks(gpu, precisions[0]));
+                }
+            }
+        }
+        if let Some(first) = lacking.first().filter(|_| named) {
+            return Err(InputError::new(first.clone()).into());
+        }
+        let able = |gpu: &Gpu| recorded || precisions.iter().any(|p| search::native(gpu, *p));
+        let gpus: Vec<Gpu> = gpus.into_iter().filter(able).collect();
         let setups = precisions
             .iter()
             .flat_map(|p| {
@@ -307,7 +324,8 @@ impl CompareArgs {
             seq: self.seq,
             mode,
             gpus,
-            named: self.gpus != ["all"],
+            lacking,
+            named,
             setups,
             rank: self.rank,
             prices: self.prices.catalogue()?,

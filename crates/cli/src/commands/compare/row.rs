@@ -14,6 +14,8 @@ pub struct Row {
     pub iteration_ms: f64,
     pub low_ms: f64,
     pub high_ms: f64,
+    /// What the interval rests on.
+    pub evidence: &'static str,
     pub samples_per_s: f64,
     /// Peak, as `max_memory_allocated` would show it.
     pub memory_mib: f64,
@@ -21,8 +23,6 @@ pub struct Row {
     pub needed_mib: f64,
     pub gpu_memory_mib: f64,
     pub fits: bool,
-    /// What the time rests on: this GPU measured, its generation measured, or never measured.
-    pub evidence: &'static str,
     /// Largest batch that fits with this precision and optimizer; 0 if none does.
     pub largest_batch: Option<u64>,
     pub usd_per_hour: Option<f64>,

@@ -59,6 +59,13 @@ pub fn print(
     for line in lines {
         writeln!(out, "{}", output::wrapped(&line, output.width, "  "))?;
     }
+    if let Some(first) = question.lacking.first() {
+        let line = match question.lacking.len() {
+            1 => format!("Left out: {first}."),
+            n => format!("Left out: {n} GPUs that lack the format, such as {first}."),
+        };
+        writeln!(out, "{}", output::wrapped(&line, output.width, "  "))?;
+    }
     writeln!(out, "{}", output.dim(&output::wrapped(&legend(question, &left_out), output.width, "")))?;
     out.flush()?;
     note_unpriced(question, rows);
@@ -247,6 +254,7 @@ pub fn write_file(path: &str, rows: &[Row]) -> anyhow::Result<()> {
         ("run_usd".into(), text(|r| maybe(r.run_usd))),
         ("bound".into(), text(|r| r.bound.name().to_string())),
         ("pareto".into(), Column::Flag(rows.iter().map(|r| r.pareto).collect())),
+        ("evidence".into(), text(|r| r.evidence.to_string())),
     ];
     tabular::write(path, format, &columns, &rows)
 }

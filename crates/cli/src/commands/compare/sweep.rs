@@ -41,8 +41,7 @@ pub fn rows(question: &Question, model: &TimeModel, scale: f64) -> anyhow::Resul
         .map(|(gpu, place)| {
             let (setup, iteration) = &lowered[*place];
             let prediction = model.predict_iteration(iteration, gpu);
-            let mut row = row(question, gpu, setup, iteration, &prediction, scale);
-            row.evidence = model.nearness(gpu).name();
+            let row = row(question, gpu, setup, iteration, &prediction, scale);
             row
         })
         .collect();
@@ -71,12 +70,12 @@ fn row(
         iteration_ms: p.time.ms() * scale,
         low_ms: p.low.ms() * scale,
         high_ms: p.high.ms() * scale,
+        evidence: p.evidence.name(),
         samples_per_s,
         memory_mib: iteration.memory.peak.mib(),
         needed_mib: question.reserve.needed(prudent).mib(),
         gpu_memory_mib: gpu.memory.mib(),
         fits: question.reserve.fits(prudent, gpu),
-        evidence: "",
         largest_batch: None,
         usd_per_hour: quote.as_ref().map(|q| q.usd_per_hour),
         price_date: quote.as_ref().map(|q| q.date),

@@ -73,6 +73,7 @@ pub fn collect(
     let mut views = Vec::new();
     for (label, batch, seq) in points {
         let job = args.run.job(model, batch, seq)?;
+        gpus.iter().try_for_each(|gpu| job.check_on(gpu))?;
         if title.is_empty() {
             title = describe(&job);
             if let Some(s) = sweep {
