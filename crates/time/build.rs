@@ -2,6 +2,8 @@
 //! and the index of the choosers bytes that are read where they stand.
 #![allow(clippy::print_stdout)]
 
+#![allow(clippy::disallowed_methods)]
+
 use preflop_learned::choice::ChooserBytes;
 use preflop_learned::trees::Forest;
 use serde_json::{Map, Value};

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 /// The generated files as they ship, laid out by `build.rs`.
+#[allow(clippy::unreadable_literal, clippy::type_complexity)]
 mod shipped {
     use super::{LogInterval, tile};
     use std::borrow::Cow;

@@ -41,8 +41,7 @@ pub fn rows(question: &Question, model: &TimeModel, scale: f64) -> anyhow::Resul
         .map(|(gpu, place)| {
             let (setup, iteration) = &lowered[*place];
             let prediction = model.predict_iteration(iteration, gpu);
-            let row = row(question, gpu, setup, iteration, &prediction, scale);
-            row
+            row(question, gpu, setup, iteration, &prediction, scale)
         })
         .collect();
     largest_batches(question, &mut rows, &best, &lowered)?;
