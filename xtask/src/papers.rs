@@ -134,7 +134,7 @@ fn reduced(found: &[&Value], pointer: &str, reduce: &str) -> anyhow::Result<f64>
 }
 
 fn is(value: &Value, word: &str) -> bool {
-    value.as_str() == Some(word) || value.to_string() == word
+    value.as_str() == Some(word) || *value == word
 }
 
 fn number(value: &Value) -> Option<f64> {

@@ -186,7 +186,7 @@ fn text(classes: &BTreeMap<String, Class>) -> String {
          # `preflop-fit operators` prints the errors on the third that was held back; docs/accuracy.md has them.\n\n",
     );
     for (key, c) in classes {
-        let constants: Vec<String> = c.constants.iter().map(|x| format!("{}", significant(*x))).collect();
+        let constants: Vec<String> = c.constants.iter().map(|x| significant(*x).clone()).collect();
         let [low, high] = c.spread.map(significant);
         let _ = writeln!(
             out,

@@ -185,7 +185,7 @@ impl Reader<'_> {
             match (name.as_str(), nested) {
                 ("gpu", Some(inner)) => self.flatten("gpu", inner, out)?,
                 ("shape", Some(inner)) if self.kind == Kind::Operators => {
-                    self.flatten("shape", inner, out)?
+                    self.flatten("shape", inner, out)?;
                 }
                 ("gpu.name", None) => out.push(Key { name: "gpu".into(), at, item }),
                 (_, Some(inner)) if prefix == "gpu" => self.flatten(&name, inner, out)?,

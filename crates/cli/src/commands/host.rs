@@ -99,7 +99,7 @@ fn probe(args: &HostArgs) -> anyhow::Result<Probe> {
     command.args(["-c", SCRIPT]);
     let mut last = String::new();
     watch::run(&mut command, Vec::new(), Duration::from_secs(args.timeout), |line| {
-        line.clone_into(&mut last)
+        line.clone_into(&mut last);
     })
     .map_err(|error| InputError::new(format!("`{}` cannot be timed: {error}", args.python)).hint(hint))?;
     let said: Said = serde_json::from_str(&last).with_context(|| {

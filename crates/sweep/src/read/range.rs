@@ -75,7 +75,7 @@ impl Reader<'_> {
                 (0..=steps as u64).map(|i| tidy(from + step * i as f64)).collect()
             }
             (None, Some((count, is_whole))) => {
-                if !is_whole || count < 1.0 || count > MAX_VALUES {
+                if !is_whole || !(1.0..=MAX_VALUES).contains(&count) {
                     return Err(wrong(format!("`count` must be a whole number from 1 to {MAX_VALUES}")));
                 }
                 let share = |i: u64| if count > 1.0 { i as f64 / (count - 1.0) } else { 0.0 };
