@@ -1,7 +1,6 @@
 //! Lays the fitted data out as the program uses them, so that a question unpacks nothing: constants become tables, trees
 //! and the index of the choosers bytes that are read where they stand.
 #![allow(clippy::print_stdout)]
-
 #![allow(clippy::disallowed_methods)]
 
 use preflop_learned::choice::ChooserBytes;

@@ -23,9 +23,9 @@ fn needs(op: &GraphOp) -> (usize, usize, usize) {
         | GraphOp::AvgPool(_)
         | GraphOp::AdaptiveAvgPool
         | GraphOp::Interpolate { .. }
-        | GraphOp::RoiAlign { .. } => (1, 0, 4),
+        | GraphOp::RoiAlign { .. }
+        | GraphOp::RepeatHeads => (1, 0, 4),
         GraphOp::Append | GraphOp::Store => (2, 0, 4),
-        GraphOp::RepeatHeads => (1, 0, 4),
         GraphOp::Attention { .. } => (3, 0, 4),
         GraphOp::Rnn { .. } | GraphOp::FastSelfAttention { .. } => (1, 4, 3),
         GraphOp::FastEncoderLayer { .. } => (1, 12, 3),

@@ -86,6 +86,7 @@ impl Size {
 }
 
 #[derive(Deserialize)]
+#[allow(clippy::struct_field_names)]
 struct Dispatch {
     start_timestamp: u64,
     end_timestamp: u64,
@@ -136,7 +137,7 @@ pub fn read(mut reader: impl Read, name: &str, meter: &mut Meter) -> Result<Prof
 fn add(process: Process, profile: &mut Profile) {
     let mut devices: HashMap<u64, i32> = HashMap::new();
     for agent in process.agents.into_iter().filter(|a| a.kind == GPU) {
-        let id = devices.len() as i32;
+        let id = i32::try_from(devices.len()).unwrap_or(i32::MAX);
         devices.insert(agent.id.handle, id);
         if profile.devices.iter().all(|d| d.id != i64::from(id)) {
             profile.devices.push(Device {

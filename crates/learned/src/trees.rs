@@ -241,7 +241,7 @@ impl Forest {
 
     /// The sum over the trees that groups of `beyond` leave over, as far as they make groups of `N`.
     fn side_by_side<const N: usize>(&self, x: &Features, beyond: usize) -> i32 {
-        let from = if beyond == 0 { 0 } else { self.trees() / beyond * beyond };
+        let from = self.trees().checked_div(beyond).unwrap_or(0) * beyond;
         let features = self.trees.features[from..].as_chunks::<N>().0;
         let thresholds = self.trees.thresholds[from..].as_chunks::<N>().0;
         let values = self.trees.values[from..].as_chunks::<N>().0;

@@ -71,7 +71,9 @@ fn a_latin_hypercube_meets_every_value_equally_often() {
          batch = { from = 1, to = 1000 }\ngpu.l2_mib = { from = 1, to = 100, scale = \"log\" }\n",
     );
     let mut counts = std::collections::BTreeMap::new();
-    text(&batch, "gpu").into_iter().for_each(|gpu| *counts.entry(gpu).or_insert(0) += 1);
+    for gpu in text(&batch, "gpu") {
+        *counts.entry(gpu).or_insert(0) += 1;
+    }
     assert_eq!(counts.into_values().collect::<Vec<_>>(), [250; 4]);
     let mut batches = whole(&batch, "batch");
     assert!(batches.windows(2).any(|w| w[1] < w[0]), "the order is not random");

@@ -133,10 +133,10 @@ const STACKS: [(&str, Stack); 4] = [
 
 /// The values that a column may have, where it has only some.
 pub fn choices(column: &str) -> Option<Vec<&'static str>> {
-    fn names<T>(known: &[(&'static str, T)]) -> Option<Vec<&'static str>> {
-        Some(known.iter().map(|(name, _)| *name).collect())
+    fn names<T>(known: &[(&'static str, T)]) -> Vec<&'static str> {
+        known.iter().map(|(name, _)| *name).collect()
     }
-    match column {
+    Some(match column {
         "precision" => names(&PRECISIONS),
         "mode" => names(&MODES),
         "optimizer" => names(&OPTIMIZERS),
@@ -148,8 +148,8 @@ pub fn choices(column: &str) -> Option<Vec<&'static str>> {
         "schedule" => names(&SCHEDULES),
         "offload" => names(&OFFLOADS),
         "stack" => names(&STACKS),
-        _ => None,
-    }
+        _ => return None,
+    })
 }
 
 /// Is this one of the values that the column may have?

@@ -1,5 +1,7 @@
 //! Tables in, tables out: the answers are those of the library, to the last bit, however the rows come.
 
+#![allow(clippy::unwrap_used)]
+
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Float64Type;
 use arrow_array::{

@@ -10,6 +10,7 @@ use std::io::Write as _;
 
 /// The best figures of all GPUs up to a year.
 #[derive(Debug, Serialize)]
+#[allow(clippy::struct_field_names)]
 struct Year {
     year: u32,
     /// GPUs that came in this year.

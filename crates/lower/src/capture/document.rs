@@ -172,6 +172,7 @@ pub struct Compiled {
 /// A size that was assumed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
+#[allow(clippy::struct_field_names)]
 pub(super) struct Assumed {
     /// The operator whose results have it.
     pub operator: String,

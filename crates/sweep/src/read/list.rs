@@ -6,6 +6,7 @@ use crate::error::StudyError;
 use toml::de::DeTable;
 
 impl Reader<'_> {
+    #[allow(clippy::type_complexity)]
     /// The rows of a list: each key of `[[row]]` is a column, and what stands outside holds for all rows.
     pub(super) fn listed(
         &self,

@@ -30,7 +30,9 @@ fn batch(from: i64) -> RecordBatch {
 
 fn written(format: Format, batches: &[RecordBatch]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), format, &batches[0].schema()).unwrap();
-    batches.iter().for_each(|b| writer.write(b).unwrap());
+    for b in batches {
+        writer.write(b).unwrap();
+    }
     writer.finish().unwrap()
 }
 
@@ -90,12 +92,14 @@ fn parts_are_put_together_in_any_format() {
     let folder = tempfile::tempdir().unwrap();
     let paths: Vec<_> = (0..3).map(|i| folder.path().join(format!("part-{i}.parquet"))).collect();
     for (i, path) in paths.iter().enumerate() {
-        std::fs::write(path, parquet_bytes(&batch(3 * i as i64)).unwrap()).unwrap();
+        std::fs::write(path, parquet_bytes(&batch(3 * i64::try_from(i).unwrap())).unwrap()).unwrap();
         assert_eq!(errors_of(path).unwrap(), (3, 1));
     }
     for format in Format::ALL.map(|(format, ..)| format) {
         let mut assembler = Assembler::new(Vec::new(), format);
-        paths.iter().for_each(|path| assembler.add(path).unwrap());
+        for path in &paths {
+            assembler.add(path).unwrap();
+        }
         let bytes = assembler.finish().unwrap().unwrap();
         let table = reopened(&bytes).unwrap();
         let schema = table.schema();

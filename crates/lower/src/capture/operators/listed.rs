@@ -254,7 +254,9 @@ fn maps(name: &str, call: &Call<'_>) -> Option<OpCall> {
         "max_pool3d_with_indices" | "avg_pool3d" | "_adaptive_avg_pool3d" => {
             let results = if backward { call.tensor(0)? } else { call.output(0)? };
             let ([rows, area], [_, places]) = (spread(input, 3)?, spread(results, 3)?);
-            let window = if stem == "_adaptive_avg_pool3d" { area.div_ceil(places) } else {
+            let window = if stem == "_adaptive_avg_pool3d" {
+                area.div_ceil(places)
+            } else {
                 let sides = call.wholes(1 + usize::from(backward));
                 let sides: Vec<u64> = sides.iter().map(|&n| n.max(1) as u64).collect();
                 if sides.len() == 1 { sides[0].saturating_pow(3) } else { sides.iter().product() }
