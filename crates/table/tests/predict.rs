@@ -205,7 +205,7 @@ fn tables_that_mean_nothing_are_refused_with_a_reason() {
     let keep = Keep::These(vec!["sshape".to_string()]);
     assert!(say(shaped(), Question { keep, ..on("h200") }).contains("did you mean `shape`"));
     let mut fixed = on("h200");
-    fixed.fixed.push(("precisionn".to_string(), "amp".to_string()));
+    fixed.fixed.push(("precizion".to_string(), "amp".to_string()));
     assert!(say(vec![model()], fixed).contains("did you mean `precision`"));
     let mut fixed = on("h200");
     fixed.fixed.push(("precision".to_string(), "fp31".to_string()));
