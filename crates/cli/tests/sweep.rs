@@ -62,7 +62,7 @@ fn a_wrong_study_is_one_line_and_status_2() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
         folder.path().join("s.toml"),
-        "model = \"resnet50\"\ngpu = \"h200\"\nprecison = \"amp\"\n",
+        "model = \"resnet50\"\ngpu = \"h200\"\nprecizion = \"amp\"\n",
     )
     .unwrap();
     let out = run(&["sweep", "s.toml", "-o", "x.parquet"], folder.path());
@@ -70,7 +70,7 @@ fn a_wrong_study_is_one_line_and_status_2() {
     let error = said(&out);
     assert_eq!(error.lines().count(), 1, "{error}");
     assert!(
-        error.starts_with("error: s.toml: line 3: unknown key `precison`; did you mean `precision`?"),
+        error.starts_with("error: s.toml: line 3: unknown key `precizion`; did you mean `precision`?"),
         "{error}"
     );
     for (args, part) in [

@@ -58,7 +58,7 @@ fn operators() -> RecordBatch {
 }
 
 #[test]
-fn operators_get_the_librarys_answers_and_bad_rows_their_reason() {
+fn operators_get_the_answers_of_the_library_and_bad_rows_their_reason() {
     let gpu = catalog::find("h200").unwrap();
     let answers = ENGINE.predict(&operators(), &on("h200")).unwrap();
     assert_eq!(answers.num_rows(), 4);
@@ -110,7 +110,7 @@ fn shapes_may_be_text_structs_or_columns() {
 }
 
 #[test]
-fn jobs_get_the_librarys_answers_with_cost_and_memory() {
+fn jobs_get_the_answers_of_the_library_with_cost_and_memory() {
     let jobs = table(vec![
         ("model", texts(&["resnet18", "bert-base", "resnet18", "rensnet18", "resnet18"])),
         ("gpu", texts(&["h200", "a100", "v100", "h200", "h200"])),
@@ -197,17 +197,17 @@ fn tables_that_mean_nothing_are_refused_with_a_reason() {
     };
     let model = || ("model", texts(&["resnet18"]));
     let op = || vec![("op", texts(&["mm"])), ("dtype", texts(&["fp32"]))];
-    assert!(say(vec![("modle", texts(&["x"]))], on("h200")).contains("did you mean `modle`?"));
+    assert!(say(vec![("mmodel", texts(&["x"]))], on("h200")).contains("did you mean `mmodel`?"));
     assert!(say(vec![model(), ("bacth", texts(&["1"]))], on("h200")).contains("did you mean `batch`"));
     assert!(say(op(), on("h200")).contains("no column `shape`"));
     let shaped = || [op(), vec![("shape", texts(&["{}"]))]].concat();
     assert!(say(shaped(), Question::default()).contains("no column `gpu`"));
     assert!(say([shaped(), vec![("error", texts(&[""]))]].concat(), on("h200")).contains("`error`"));
     assert!(say([shaped(), vec![("gpu.dram_gb", texts(&["1"]))]].concat(), on("h200")).contains("dram_gbs"));
-    let keep = Keep::These(vec!["shpae".to_string()]);
+    let keep = Keep::These(vec!["sshape".to_string()]);
     assert!(say(shaped(), Question { keep, ..on("h200") }).contains("did you mean `shape`"));
     let mut fixed = on("h200");
-    fixed.fixed.push(("precison".to_string(), "amp".to_string()));
+    fixed.fixed.push(("precizion".to_string(), "amp".to_string()));
     assert!(say(vec![model()], fixed).contains("did you mean `precision`"));
     let mut fixed = on("h200");
     fixed.fixed.push(("precision".to_string(), "fp31".to_string()));

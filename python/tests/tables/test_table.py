@@ -92,9 +92,9 @@ def test_only_what_is_kept_stays(operators: pyarrow.Table) -> None:
 def test_wrong_tables_say_why(operators: pyarrow.Table) -> None:
     for table, asked, said in [
         (operators, {}, "no column `gpu`"),
-        (operators, {"gpu": "h200", "precison": "amp"}, "precison"),
-        (operators.rename_columns(["op", "phase", "dtype", "shpae"]), {"gpu": "h200"}, "`shape`"),
-        (pyarrow.table({"modle": ["resnet18"]}), {"gpu": "h200"}, "did you mean `modle`"),
+        (operators, {"gpu": "h200", "precizion": "amp"}, "precizion"),
+        (operators.rename_columns(["op", "phase", "dtype", "sshape"]), {"gpu": "h200"}, "`shape`"),
+        (pyarrow.table({"mmodel": ["resnet18"]}), {"gpu": "h200"}, "did you mean `mmodel`"),
         ([1, 2], {}, "no Arrow table"),
         (operators, {"gpu": "h200", "keep": ["nothing"]}, "no column `nothing`"),
     ]:
