@@ -5,7 +5,8 @@
 //! so, and with `--update` in front it also replaces them in `data/fitted`. `PREFLOP_SHARED` names the folder
 //! with the published measurements (default `../shared`). `preflop-fit e2e` scores whole iterations,
 //! `preflop-fit published` the published measurements on other GPUs, `preflop-fit networks` published image networks there, and
-//! `preflop-fit laws [COUNT]` counts answers that break what physics asks.
+//! `preflop-fit laws [COUNT]` counts answers that break what physics asks. `preflop-fit served` fits the kernels of an inference server, and
+//! `preflop-fit llm` scores prefill and decode steps.
 #![allow(clippy::print_stdout)]
 
 mod attention;
@@ -17,6 +18,7 @@ mod e2e;
 mod gbdt;
 mod gemm;
 mod laws;
+mod llm;
 mod networks;
 mod plain_conv;
 mod published;
@@ -24,6 +26,7 @@ mod rnn;
 mod rows;
 mod samples;
 mod score;
+mod served;
 mod simplex;
 mod stream;
 mod unseen;
@@ -85,6 +88,12 @@ fn main() -> Result<()> {
     let shared = PathBuf::from(std::env::var("PREFLOP_SHARED").unwrap_or("../shared".into())).join("data");
     let own = Path::new("data/measured/h200");
     let gpus = data::gpus()?;
+    if wanted.first().is_some_and(|w| w == "served") {
+        return served::run(&shared, update.then_some(Path::new("data/fitted/served.toml")));
+    }
+    if wanted.first().is_some_and(|w| w == "llm") {
+        return llm::report(&shared);
+    }
     if wanted.first().is_some_and(|w| w == "networks") {
         return networks::report(&shared);
     }

@@ -3,6 +3,7 @@
 //! `zoo` builds a [`Graph`] with the [`Builder`], `program` makes one of what another tool exported; an [`Iteration`] is what
 //! lowering makes of it: operators in order, the host's work, the memory at its peak.
 
+mod adapters;
 mod builder;
 mod check;
 mod dims;
@@ -17,7 +18,9 @@ pub use builder::{Builder, Built, ConvSpec, Param, RnnSpec, Tensor};
 pub use check::check;
 pub use dims::Dims;
 pub use error::ModelError;
+pub use adapters::MAX_RANK as MAX_ADAPTER_RANK;
 pub use graph::Graph;
+use graph::Content;
 pub use stage::{CacheKind, Stage};
 
 use preflop_ops::OpCall;
