@@ -5,11 +5,11 @@ use crate::output::{self, Align, Output};
 use crate::shape;
 use comfy_table::{Cell, Color};
 use preflop_api::predict::{Answer, steps};
+use preflop_core::cost::fit::Change;
 use preflop_core::model::{Iteration, MemoryUse, Phase, Step};
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
 use preflop_core::units::{Bytes, Flops, Seconds};
 use preflop_core::{Gpu, Pass};
-use preflop_core::cost::fit::Change;
 use preflop_language::{Words, words};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -49,7 +49,14 @@ impl<'a> Report<'a> {
         largest_batch: Option<u64>,
     ) -> Self {
         let answer = Answer::new(question, gpu, iteration, p, largest_batch);
-        Self { answer, launches: None, gpu, wanted: None, steps: steps(iteration, p).0, parts: iteration.memory }
+        Self {
+            answer,
+            launches: None,
+            gpu,
+            wanted: None,
+            steps: steps(iteration, p).0,
+            parts: iteration.memory,
+        }
     }
 
     /// Adds what is said in tokens.
@@ -180,7 +187,8 @@ impl<'a> Report<'a> {
         for c in &self.answer.changes {
             let memory = output::memory(Bytes::from_mib(c.memory_mib));
             let verdict = if c.fits { "fits" } else { "still does not fit" };
-            let text = format!("{}: {memory}, {verdict}, {:.2} x the time of a sample", c.change, c.time_ratio);
+            let text =
+                format!("{}: {memory}, {verdict}, {:.2} x the time of a sample", c.change, c.time_ratio);
             writeln!(out, "    {}", output::wrapped(&text, output.width.saturating_sub(4), "      "))?;
         }
         writeln!(out)
@@ -288,7 +296,11 @@ impl<'a> Report<'a> {
         }
         if let (Some(hours), Some(n)) = (self.answer.tokens_hours, self.wanted) {
             let time = output::time(Seconds(hours * 3600.0));
-            out.push(format!("{} tokens take {time} ({} hours of this GPU).", output::si(n as f64, "").trim_end(), output::three_digits(hours)));
+            out.push(format!(
+                "{} tokens take {time} ({} hours of this GPU).",
+                output::si(n as f64, "").trim_end(),
+                output::three_digits(hours)
+            ));
         }
         out.extend(self.answer.question.notes.iter().map(|n| format!("Note: {n}")));
         if !self.answer.unmodelled.is_empty() {

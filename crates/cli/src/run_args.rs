@@ -249,7 +249,9 @@ impl RunArgs {
         if let Some(rank) = self.lora {
             if self.mode != ModeChoice::Train {
                 let message = "`--lora` trains adapters, so it is for `--mode train`";
-                return Err(InputError::new(message).hint("merged adapters cost nothing in inference").into());
+                return Err(InputError::new(message)
+                    .hint("merged adapters cost nothing in inference")
+                    .into());
             }
             graph = graph.with_adapters(rank)?;
         }

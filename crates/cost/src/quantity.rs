@@ -40,13 +40,16 @@ pub fn count(text: &str) -> Result<u64, CostError> {
         what: "a whole number above zero, such as 64, 9.7M or 10B",
     };
     let (digits, size) = match text.trim().char_indices().last() {
-        Some((i, unit)) if unit.is_ascii_alphabetic() => (&text.trim()[..i], match unit {
-            'k' | 'K' => 3,
-            'm' | 'M' => 6,
-            'b' | 'B' | 'g' | 'G' => 9,
-            't' | 'T' => 12,
-            _ => return Err(odd()),
-        }),
+        Some((i, unit)) if unit.is_ascii_alphabetic() => (
+            &text.trim()[..i],
+            match unit {
+                'k' | 'K' => 3,
+                'm' | 'M' => 6,
+                'b' | 'B' | 'g' | 'G' => 9,
+                't' | 'T' => 12,
+                _ => return Err(odd()),
+            },
+        ),
         _ => (text.trim(), 0_usize),
     };
     // In whole numbers, so that 9.7M is not 9699999.
@@ -101,10 +104,31 @@ mod tests {
 
     #[test]
     fn counts_are_whole() {
-        for (text, n) in [("64", 64), ("9.7M", 9_700_000), ("10B", 10_000_000_000), ("1.5k", 1500), ("1.50", 0), ("2T", 2_000_000_000_000)] {
+        for (text, n) in [
+            ("64", 64),
+            ("9.7M", 9_700_000),
+            ("10B", 10_000_000_000),
+            ("1.5k", 1500),
+            ("1.50", 0),
+            ("2T", 2_000_000_000_000),
+        ] {
             assert_eq!(count(text).unwrap_or(0), n, "{text}");
         }
-        for odd in ["", "0", "0M", "-1", "1.5", "1e6", "M", "1.0005k", ".5k", "5.k", "9q", "99999999999999999999T", "1 000"] {
+        for odd in [
+            "",
+            "0",
+            "0M",
+            "-1",
+            "1.5",
+            "1e6",
+            "M",
+            "1.0005k",
+            ".5k",
+            "5.k",
+            "9q",
+            "99999999999999999999T",
+            "1 000",
+        ] {
             assert!(count(odd).is_err(), "{odd}");
         }
         assert_eq!(count("1.0").ok(), Some(1));

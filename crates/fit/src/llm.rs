@@ -16,10 +16,14 @@ pub fn report(shared: &Path) -> Result<()> {
     let mut reader = csv::Reader::from_reader(data::open(&shared.join("h200/llm.csv"))?);
     let (model, gpu) = (TimeModel::embedded(), catalog::find("h200")?);
     let mut groups: Vec<(String, Vec<[f64; 3]>)> = Vec::new();
-    println!("{:<10} {:>5} {:>7} {:<14} {:>9} {:>9} {:>7} {:>7} {:>7}", "model", "batch", "context", "step", "ms", "predicted", "error", "busy", "memory");
+    println!(
+        "{:<10} {:>5} {:>7} {:<14} {:>9} {:>9} {:>7} {:>7} {:>7}",
+        "model", "batch", "context", "step", "ms", "predicted", "error", "busy", "memory"
+    );
     for record in reader.records() {
         let r = record?;
-        let number = |i: usize| -> Result<f64> { r[i].parse().with_context(|| format!("`{}` is no number", &r[i])) };
+        let number =
+            |i: usize| -> Result<f64> { r[i].parse().with_context(|| format!("`{}` is no number", &r[i])) };
         let Some((_, name)) = NAMES.iter().find(|(n, _)| *n == &r[0]) else { continue };
         let (batch, context) = (number(1)? as u64, number(2)? as u64);
         let run = if &r[4] == "graph" { Run::Graph } else { Run::Eager };
@@ -41,7 +45,12 @@ pub fn report(shared: &Path) -> Result<()> {
         let kind = format!("{} {}{}", &r[3], &r[4], if host { ", host" } else { "" });
         println!(
             "{:<10} {batch:>5} {context:>7} {kind:<21} {:>9} {:>9.3} {:>6.1}% {:>6.1}% {:>6.1}%",
-            &r[0], &r[5], p.time.ms(), errors[0], errors[1], errors[2]
+            &r[0],
+            &r[5],
+            p.time.ms(),
+            errors[0],
+            errors[1],
+            errors[2]
         );
         match groups.iter_mut().find(|(k, _)| *k == kind) {
             Some((_, list)) => list.push(errors),
@@ -53,7 +62,13 @@ pub fn report(shared: &Path) -> Result<()> {
         let most = |i: usize| list.iter().map(|e| e[i].abs()).fold(0.0, f64::max);
         println!(
             "{kind}: {} rows, time {:.1} % (most {:.1}), busy {:.1} ({:.1}), memory {:.1} ({:.1})",
-            list.len(), mean(0), most(0), mean(1), most(1), mean(2), most(2)
+            list.len(),
+            mean(0),
+            most(0),
+            mean(1),
+            most(1),
+            mean(2),
+            most(2)
         );
     }
     Ok(())

@@ -10,7 +10,16 @@ use super::{Content, Dims};
 
 /// Names of the layers that get adapters: the projections of attention and of the feed-forward layer.
 const LAYERS: [&str; 11] = [
-    "q_proj", "k_proj", "v_proj", "o_proj", "out_proj", "gate_proj", "up_proj", "down_proj", "qkv_proj", "gate_up_proj",
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "o_proj",
+    "out_proj",
+    "gate_proj",
+    "up_proj",
+    "down_proj",
+    "qkv_proj",
+    "gate_up_proj",
     "fc1",
 ];
 
@@ -69,8 +78,7 @@ impl Graph {
         let (wide, given) = (self.tensors[out as usize].shape, self.tensors[x as usize].shape);
         let weight = self.parameters[node.parameters[0] as usize].shape;
         let narrow = given.with(given.len() - 1, rank);
-        let [base, dropped, a, b, scaled] =
-            [wide, given, narrow, wide, wide].map(|shape| self.tensor(shape));
+        let [base, dropped, a, b, scaled] = [wide, given, narrow, wide, wide].map(|shape| self.tensor(shape));
         let mut parameter = |part: &str, shape: [u64; 2]| {
             let name = format!("{}.lora_{part}.weight", node.name);
             self.parameters.push(Parameter { name, shape: Dims::new(&shape), frozen: false });
@@ -91,7 +99,13 @@ impl Graph {
             call("lora_A", GraphOp::Linear, &[dropped], &[pa], a),
             call("lora_B", GraphOp::Linear, &[a], &[pb], b),
             call("lora_scale", GraphOp::Unary { kind: Unary::MulScalar, inplace: false }, &[b], &[], scaled),
-            call("lora_add", GraphOp::Binary { kind: Binary::Add, inplace: false }, &[base, scaled], &[], out),
+            call(
+                "lora_add",
+                GraphOp::Binary { kind: Binary::Add, inplace: false },
+                &[base, scaled],
+                &[],
+                out,
+            ),
         ];
         node.outputs[0] = base;
         nodes.push(node);

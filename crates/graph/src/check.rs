@@ -154,7 +154,9 @@ fn fits(op: &GraphOp, x: &[Dims], p: &[Dims], outs: &[Dims]) -> bool {
         | GraphOp::ToLike => out == x[0],
         GraphOp::Append => out == x[0] || x.get(2).is_some_and(|before| are_pieces(out, &[x[0], *before], 2)),
         GraphOp::Cache => out.len() == 4,
-        GraphOp::Store => out == x[0] && x[1].len() == 4 && x[1].with(2, 1) == out.with(2, 1) && x[1][2] <= out[2],
+        GraphOp::Store => {
+            out == x[0] && x[1].len() == 4 && x[1].with(2, 1) == out.with(2, 1) && x[1][2] <= out[2]
+        }
         GraphOp::RepeatHeads => out.with(1, 1) == x[0].with(1, 1) && out[1].is_multiple_of(x[0][1]),
         GraphOp::Linear => match (p.first(), x.get(1)) {
             (Some(&w), _) | (None, Some(&w)) => is_linear(x[0], w, out),

@@ -14,13 +14,13 @@ mod stage;
 pub mod program;
 pub mod zoo;
 
+pub use adapters::MAX_RANK as MAX_ADAPTER_RANK;
 pub use builder::{Builder, Built, ConvSpec, Param, RnnSpec, Tensor};
 pub use check::check;
 pub use dims::Dims;
 pub use error::ModelError;
-pub use adapters::MAX_RANK as MAX_ADAPTER_RANK;
-pub use graph::Graph;
 use graph::Content;
+pub use graph::Graph;
 pub use stage::{CacheKind, Stage};
 
 use preflop_ops::OpCall;

@@ -257,8 +257,13 @@ mod tests {
     fn hand_computed() {
         let gpu = catalog::find("h200").unwrap();
         let limits = Limits { ttft: None, tpot: Some(Seconds(0.01)) };
-        let asked =
-            Question { prompt: 1000, output: 1000, batches: vec![1, 4, 8, 200], limits, usd_per_hour: Some(3.6) };
+        let asked = Question {
+            prompt: 1000,
+            output: 1000,
+            batches: vec![1, 4, 8, 200],
+            limits,
+            usd_per_hour: Some(3.6),
+        };
         let answer = answer(&Line, &gpu, &asked).unwrap();
         let first = answer.runs[0];
         // 1 + 1 ms; 1 + 1.5 ms in the mean; 2 + 999 * 2.5 ms for 1000 tokens

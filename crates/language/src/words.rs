@@ -95,7 +95,8 @@ fn cache_bytes_per_token(graph: &Graph, iteration: &Iteration) -> f64 {
     // Blocks are rounded up, so the width of an element is the nearest that there is.
     let width = (iteration.memory.cache.0 / held as f64).clamp(0.5, 4.0);
     let known = [0.5, 1.0, 2.0, 4.0];
-    let width = known.into_iter().min_by(|a, b| (a - width).abs().total_cmp(&(b - width).abs())).unwrap_or(2.0);
+    let width =
+        known.into_iter().min_by(|a, b| (a - width).abs().total_cmp(&(b - width).abs())).unwrap_or(2.0);
     graph.cache_elements_per_token as f64 * width
 }
 

@@ -451,7 +451,13 @@ mod tests {
 
     #[test]
     fn host_time_is_hand_computed() {
-        let work = HostWork { forward_ops: 100, module_calls: 10, backward_ops: 200, parameter_tensors: 5, lead_s: 0.0 };
+        let work = HostWork {
+            forward_ops: 100,
+            module_calls: 10,
+            backward_ops: 200,
+            parameter_tensors: 5,
+            lead_s: 0.0,
+        };
         // 780 + 58 + 1320 + 3630 + 270 us = 6058 us
         assert!((HostModel::START.time(&work, 300.0).us() - 6058.0).abs() < 1e-6);
     }

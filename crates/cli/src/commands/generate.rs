@@ -8,11 +8,11 @@ use crate::run_args;
 use clap::Args;
 use clap::builder::{PossibleValue, TypedValueParser};
 use comfy_table::{Cell, Color};
-use preflop_core::{Dtype, Gpu};
 use preflop_core::cost::{quantity, search};
 use preflop_core::model::{CacheKind, Graph, LowerOptions, Mode, ModelError, Precision, Run, Stage};
 use preflop_core::time::TimeModel;
 use preflop_core::units::{Bytes, Seconds};
+use preflop_core::{Dtype, Gpu};
 use preflop_import::exported::Bindings;
 use preflop_language::generate::{Answer, Limits, PyTorch, Question, Stack, answer};
 use preflop_language::served::{Constants, Formats, Served, WeightFormat};
@@ -155,12 +155,19 @@ pub fn run(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
     }
     let (first, seq) = (args.batch.0.first().copied(), Some(args.prompt));
     // Says early, and with the file's name, what is wrong with the model.
-    let name = input::staged_model(&args.model, &Bindings { batch: first, seq, ..Bindings::default() }, Stage::Prefill)?.name;
+    let name = input::staged_model(
+        &args.model,
+        &Bindings { batch: first, seq, ..Bindings::default() },
+        Stage::Prefill,
+    )?
+    .name;
     let build = |batch, seq, stage| -> Result<Graph, ModelError> {
         let sizes = Bindings { batch: Some(batch), seq, ..Bindings::default() };
-        input::staged_model(&args.model, &sizes, stage).map_err(|error| match error.downcast::<ModelError>() {
-            Ok(model) => model,
-            Err(other) => ModelError::Layer { layer: args.model.clone(), problem: format!("{other:#}") },
+        input::staged_model(&args.model, &sizes, stage).map_err(|error| {
+            match error.downcast::<ModelError>() {
+                Ok(model) => model,
+                Err(other) => ModelError::Layer { layer: args.model.clone(), problem: format!("{other:#}") },
+            }
         })
     };
     let (model, constants) = (TimeModel::embedded(), Constants::embedded());
@@ -192,7 +199,8 @@ pub fn run(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
         usd_per_hour: quote.as_ref().map(|q| q.usd_per_hour),
     };
     let answered = answer(stack, &gpu, &question)?;
-    let traffic = args.rate.map(|rate| arrivals(args, rate, limits, stack, &answered, &mut notes)).transpose()?;
+    let traffic =
+        args.rate.map(|rate| arrivals(args, rate, limits, stack, &answered, &mut notes)).transpose()?;
     let said = Said {
         model: &name,
         gpu: &gpu.name,
@@ -243,7 +251,10 @@ fn served<'a>(
         "no kernel of a server was measured on this GPU's generation: the constants are those of all that were".to_string()
     });
     if weights == WeightFormat::Int8 || weights == WeightFormat::Nvfp4 {
-        notes.push(format!("no product with {} weights was fitted: its time follows from its bytes", weights.name()));
+        notes.push(format!(
+            "no product with {} weights was fitted: its time follows from its bytes",
+            weights.name()
+        ));
     }
     let formats = Formats { weights, kv_bytes: if kv == KvFormat::Fp8 { 1.0 } else { 2.0 } };
     Ok(Served { plan, parameters, formats, constants, model, gpu })
@@ -286,7 +297,8 @@ fn write(out: &mut impl Write, said: &Said<'_>, gpu: &Gpu, output: &Output) -> i
         said.model, said.gpu, gpu.title, said.prompt, said.output, said.precision, said.stack, said.run
     );
     writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
-    let mut header = vec![("batch", Align::Right), ("first token", Align::Right), ("per token", Align::Right)];
+    let mut header =
+        vec![("batch", Align::Right), ("first token", Align::Right), ("per token", Align::Right)];
     header.extend([("tokens/s", Align::Right), ("per user", Align::Right), ("keys, values", Align::Right)]);
     header.push(("memory", Align::Right));
     if said.usd_per_hour.is_some() {
@@ -347,7 +359,8 @@ fn write_traffic(out: &mut impl Write, t: &Outcome, output: &Output) -> io::Resu
         output::grouped(t.longest_queue)
     );
     writeln!(out, "\n{}\n", output::wrapped(&line, output.width, "  "))?;
-    let header = [("", Align::Left), ("median", Align::Right), ("90 %", Align::Right), ("99 %", Align::Right)];
+    let header =
+        [("", Align::Left), ("median", Align::Right), ("90 %", Align::Right), ("99 %", Align::Right)];
     let mut table = output.table(&header);
     for (what, Percentiles { p50_ms, p90_ms, p99_ms }) in
         [("first token", t.ttft), ("per token", t.tpot), ("whole answer", t.latency)]

@@ -74,9 +74,7 @@ pub fn run(
 ) -> anyhow::Result<()> {
     if run.mode != ModeChoice::Train {
         let message = format!("`--cluster` predicts training; `--mode {}` is for one GPU", run.mode.name());
-        return Err(InputError::new(message)
-            .hint("leave out `--mode` or `--cluster`")
-            .into());
+        return Err(InputError::new(message).hint("leave out `--mode` or `--cluster`").into());
     }
     let cluster = asked_cluster(cluster, gpu, args.gpus)?;
     let time_model = input::time_model(correction, [&cluster.node.gpu])?;

@@ -2,11 +2,11 @@
 
 use super::parallel;
 use crate::cluster_args::ParallelArgs;
+use crate::error::{InputError, Partly};
 use crate::input;
 use crate::launches;
 use crate::output::{self, Output};
 use crate::report::{Question, Report};
-use crate::error::{InputError, Partly};
 use crate::run_args::{Job, RunArgs};
 use clap::Args;
 use preflop_core::Gpu;
@@ -92,7 +92,8 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
     let mut report = Report::new(&question, &gpu, &job.iteration, &prediction, largest);
     let words = Words::of(&job.graph, &job.iteration, &prediction, &gpu);
     if let (Some(tokens), None) = (args.tokens, words) {
-        let message = format!("`--tokens {tokens}` is for models that read tokens; `{}` does not", job.graph.name);
+        let message =
+            format!("`--tokens {tokens}` is for models that read tokens; `{}` does not", job.graph.name);
         return Err(InputError::new(message).into());
     }
     report.set_words(words, args.tokens);

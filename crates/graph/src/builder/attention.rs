@@ -57,7 +57,8 @@ impl Builder {
     fn cache_one(&mut self, x: Tensor, like: Tensor) -> Built {
         let shape = self.shape(x);
         if shape.len() != 4 {
-            return self.error("cache", format!("keys and values are [batch, heads, tokens, size], not {shape}"));
+            return self
+                .error("cache", format!("keys and values are [batch, heads, tokens, size], not {shape}"));
         }
         let each = shape[1].saturating_mul(shape[3]);
         self.graph.cache_elements_per_token = self.graph.cache_elements_per_token.saturating_add(each);

@@ -12,7 +12,11 @@ impl Builder {
 
     /// Ends a language model: with a loss, or with the logits of a step of generation.
     pub fn finish_language(self, logits: Tensor) -> Built<Graph> {
-        if self.stage() == Stage::Full { self.finish_with_cross_entropy(logits) } else { Ok(self.finish(logits)) }
+        if self.stage() == Stage::Full {
+            self.finish_with_cross_entropy(logits)
+        } else {
+            Ok(self.finish(logits))
+        }
     }
 
     /// Ends the graph with `F.cross_entropy(logits.float(), targets)`; logits of rank 3 and more are flattened to

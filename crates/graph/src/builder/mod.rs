@@ -29,8 +29,8 @@ pub use layers::{ConvSpec, RnnSpec};
 use super::OptimizerChoice;
 use super::dims::{Dims, MAX_RANK};
 use super::error::ModelError;
-use super::stage::Stage;
 use super::graph::{Content, Graph, GraphOp, Node, Parameter, TensorInfo, When};
+use super::stage::Stage;
 
 /// Handle of a tensor of the graph being built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -113,7 +113,8 @@ pub(super) fn assemble(name: &str, batch: u64, seq: u64, plan: &Plan) -> Built<G
         let x = b.layer_norm("LayerNorm", x)?;
         Ok((b.dropout(x)?, table))
     })?;
-    let x = if plan.embedding == plan.width { x } else { b.linear("embeddings_project", x, plan.width, true)? };
+    let x =
+        if plan.embedding == plan.width { x } else { b.linear("embeddings_project", x, plan.width, true)? };
     let x = b.scope("bert.encoder", |b| {
         b.count_module();
         let mut x = x;

@@ -33,7 +33,11 @@ pub(super) fn assemble(s: Sizes<'_>, plan: Plan) -> Built<Graph> {
     for i in 0..plan.layers {
         x = b.module(&format!("backbone.layers.{i}"), x, |b, x| {
             let y = b.hf_rms_norm("norm", x)?;
-            let y = b.module("mixer", y, |b, y| if plan.second { second(b, y, plan) } else { first(b, y, plan) })?;
+            let y = b.module(
+                "mixer",
+                y,
+                |b, y| if plan.second { second(b, y, plan) } else { first(b, y, plan) },
+            )?;
             b.add(x, y)
         })?;
     }
@@ -53,7 +57,8 @@ fn convolved(b: &mut Builder, y: Tensor, plan: Plan) -> Built {
     let [batch, seq, channels] = [shape[0], shape[1], shape[2]];
     let y = b.transpose(y, 1, 2)?;
     let y = b.view(y, &[batch, channels, 1, seq])?;
-    let spec = ConvSpec::rect(channels, 1, plan.kernel).pad_hw(0, plan.kernel.saturating_sub(1)).groups(channels);
+    let spec =
+        ConvSpec::rect(channels, 1, plan.kernel).pad_hw(0, plan.kernel.saturating_sub(1)).groups(channels);
     let y = b.conv2d("conv1d", y, if plan.conv_bias { spec } else { spec.no_bias() })?;
     let y = b.slice(y, 3, seq)?;
     let y = b.view(y, &[batch, channels, seq])?;

@@ -39,7 +39,10 @@ pub(super) fn assemble(s: Sizes<'_>, plan: &Plan) -> Built<Graph> {
     let image = b.scope("vision_model", |b| see(b, pixels, plan))?;
     let text = b.scope("text_model", |b| read(b, tokens, s, plan))?;
     let (image, text) = if plan.clip {
-        (b.linear("visual_projection", image, plan.joint, false)?, b.linear("text_projection", text, plan.joint, false)?)
+        (
+            b.linear("visual_projection", image, plan.joint, false)?,
+            b.linear("text_projection", text, plan.joint, false)?,
+        )
     } else {
         (image, text)
     };

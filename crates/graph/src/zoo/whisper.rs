@@ -75,7 +75,8 @@ fn attend(b: &mut Builder, name: &str, x: Tensor, memory: Option<Tensor>, causal
             b.transpose(part, 1, 2)
         };
         // Keys have no bias: the softmax would take it out again.
-        let (q, k, v) = (heads("q_proj", y, true)?, heads("k_proj", source, false)?, heads("v_proj", source, true)?);
+        let (q, k, v) =
+            (heads("q_proj", y, true)?, heads("k_proj", source, false)?, heads("v_proj", source, true)?);
         let a = b.sdpa(q, k, v, causal)?;
         let a = b.transpose(a, 1, 2)?;
         let a = b.view(a, &shape)?;

@@ -67,11 +67,20 @@ impl WeightFormat {
 
     /// What a GPU lacks for it.
     pub fn lacks(self, gpu: &Gpu) -> Option<String> {
-        let lacking = !gpu.has_tensor(self.math()) && !(self.math() == Dtype::Bf16 && gpu.has(gpu.autocast()));
+        let lacking =
+            !gpu.has_tensor(self.math()) && !(self.math() == Dtype::Bf16 && gpu.has(gpu.autocast()));
         lacking.then(|| {
-            let known: Vec<&str> =
-                Self::ALL.into_iter().filter(|f| *f != self && f.lacks_nothing(gpu)).map(Self::name).collect();
-            format!("`{}` does not multiply {}; it takes weights in {}", gpu.name, self.name(), known.join(", "))
+            let known: Vec<&str> = Self::ALL
+                .into_iter()
+                .filter(|f| *f != self && f.lacks_nothing(gpu))
+                .map(Self::name)
+                .collect();
+            format!(
+                "`{}` does not multiply {}; it takes weights in {}",
+                gpu.name,
+                self.name(),
+                known.join(", ")
+            )
         })
     }
 
@@ -195,7 +204,9 @@ impl Served<'_> {
             seconds += match p.experts {
                 Some(e) if e.has(layer) => {
                     let shared = if e.shared > 0 { dense(e.shared) } else { 0.0 };
-                    self.product(rows, e.count, p.width, WeightFormat::Bf16) + shared + self.experts(rows, e.inner, e.taken, e.count)
+                    self.product(rows, e.count, p.width, WeightFormat::Bf16)
+                        + shared
+                        + self.experts(rows, e.inner, e.taken, e.count)
                 }
                 Some(e) => dense(e.dense_inner),
                 None => dense(p.inner),

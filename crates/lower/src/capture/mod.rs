@@ -11,7 +11,7 @@ mod view;
 
 pub use document::{Capture, CaptureError};
 
-use preflop_graph::{Fixed, Graph, HostWork, Iteration, Mode, OptimizerChoice, Phase, Precision, Stage, Run};
+use preflop_graph::{Fixed, Graph, HostWork, Iteration, Mode, OptimizerChoice, Phase, Precision, Run, Stage};
 use preflop_units::dtype::Dtype;
 use std::sync::Arc;
 

@@ -5,8 +5,8 @@
 
 use super::backward::Backward;
 use super::{Class, Edge, Lowering, Value};
-use preflop_graph::{Dims, Stage};
 use preflop_graph::graph::{Binary, Unary};
+use preflop_graph::{Dims, Stage};
 use preflop_ops::{
     Attention, ElementwiseKind as E, Movement, MovementKind, Op, Pass, Rnn, RnnKind, Rowwise, RowwiseKind,
 };

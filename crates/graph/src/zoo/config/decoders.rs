@@ -205,7 +205,10 @@ fn opt(plan: &mut Plan, f: &Fields) -> Result<(), ModelError> {
     plan.positions = Positions::Table(f.size(&["max_position_embeddings"], 2048)? + OFFSET);
     let projected = f.size(&["word_embed_proj_dim"], plan.width)?;
     if projected != plan.width {
-        return Err(unbuilt("word_embed_proj_dim", "embeddings of another width than the layers are not built"));
+        return Err(unbuilt(
+            "word_embed_proj_dim",
+            "embeddings of another width than the layers are not built",
+        ));
     }
     if !f.flag(&["do_layer_norm_before"], true)? {
         return Err(unbuilt("do_layer_norm_before", "layers with their norm at the end are not built"));
@@ -278,10 +281,13 @@ fn head(f: &Fields) -> Result<Head, ModelError> {
     let class = f.class();
     Ok(match class {
         _ if class.ends_with("ForSequenceClassification") => Head::Labels(f.labels(2)?),
-        _ if class.is_empty() || class.ends_with("ForCausalLM") || class.ends_with("LMHeadModel") => Head::Words,
+        _ if class.is_empty() || class.ends_with("ForCausalLM") || class.ends_with("LMHeadModel") => {
+            Head::Words
+        }
         _ if class.ends_with("Model") => Head::States,
         _ => {
-            let problem = format!("the head of `{}` is not built", class.chars().take(64).collect::<String>());
+            let problem =
+                format!("the head of `{}` is not built", class.chars().take(64).collect::<String>());
             return Err(ModelError::Config { field: "architectures".to_owned(), problem });
         }
     })

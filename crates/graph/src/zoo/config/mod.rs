@@ -26,13 +26,47 @@ pub struct HubConfig {
 
 /// Families that generate text, and those that do not.
 pub const DECODERS: [&str; 26] = [
-    "llama", "mistral", "ministral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2",
-    "gemma3_text", "phi", "phi3", "deepseek_v2", "deepseek_v3", "gpt_oss", "gpt_neox", "falcon", "bloom",
-    "starcoder2", "olmo2", "cohere", "stablelm", "granite", "llama4_text", "opt",
+    "llama",
+    "mistral",
+    "ministral",
+    "mixtral",
+    "qwen2",
+    "qwen2_moe",
+    "qwen3",
+    "qwen3_moe",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "phi",
+    "phi3",
+    "deepseek_v2",
+    "deepseek_v3",
+    "gpt_oss",
+    "gpt_neox",
+    "falcon",
+    "bloom",
+    "starcoder2",
+    "olmo2",
+    "cohere",
+    "stablelm",
+    "granite",
+    "llama4_text",
+    "opt",
 ];
 /// See [`DECODERS`].
 pub const OTHERS: [&str; 13] = [
-    "gpt2", "bert", "roberta", "distilbert", "electra", "t5", "whisper", "vit", "clip", "siglip", "mamba", "mamba2",
+    "gpt2",
+    "bert",
+    "roberta",
+    "distilbert",
+    "electra",
+    "t5",
+    "whisper",
+    "vit",
+    "clip",
+    "siglip",
+    "mamba",
+    "mamba2",
     "xlm-roberta",
 ];
 
@@ -95,9 +129,17 @@ impl HubConfig {
         let default = match self.model_type.as_str() {
             "vit" => return Ok(None),
             "bert" | "distilbert" | "electra" => 512,
-            "roberta" | "xlm-roberta" => return Ok(Some(self.fields.size(&["max_position_embeddings"], 514)?.saturating_sub(2).max(1))),
-            "clip" => return Ok(Some(self.fields.below("text_config").size(&["max_position_embeddings"], 77)?)),
-            "siglip" => return Ok(Some(self.fields.below("text_config").size(&["max_position_embeddings"], 64)?)),
+            "roberta" | "xlm-roberta" => {
+                return Ok(Some(
+                    self.fields.size(&["max_position_embeddings"], 514)?.saturating_sub(2).max(1),
+                ));
+            }
+            "clip" => {
+                return Ok(Some(self.fields.below("text_config").size(&["max_position_embeddings"], 77)?));
+            }
+            "siglip" => {
+                return Ok(Some(self.fields.below("text_config").size(&["max_position_embeddings"], 64)?));
+            }
             "whisper" => return Ok(Some(self.fields.size(&["max_target_positions"], 448)?)),
             "gpt2" => 1024,
             "opt" => 2048,
@@ -111,7 +153,11 @@ impl HubConfig {
         let near = preflop_units::names::did_you_mean(&family, DECODERS.into_iter().chain(OTHERS));
         ModelError::Config {
             field: "model_type".to_owned(),
-            problem: format!("`{family}` is not known{near}; known: {}, {}", DECODERS.join(", "), OTHERS.join(", ")),
+            problem: format!(
+                "`{family}` is not known{near}; known: {}, {}",
+                DECODERS.join(", "),
+                OTHERS.join(", ")
+            ),
         }
     }
 }

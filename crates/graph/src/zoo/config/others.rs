@@ -51,8 +51,7 @@ fn bert_plan(family: &str, f: &Fields) -> Result<bert::Plan, ModelError> {
     };
     let (small, roberta) = (family == Family::Electra, family == Family::Roberta);
     let width = f.size(&["hidden_size", "dim"], if small { 256 } else { 768 })?;
-    let (heads, _) =
-        f.heads(width, &["num_attention_heads", "n_heads"], if small { 4 } else { 12 })?;
+    let (heads, _) = f.heads(width, &["num_attention_heads", "n_heads"], if small { 4 } else { 12 })?;
     let layers = if family == Family::DistilBert { 6 } else { 12 };
     let inner = if small { 1024 } else { 4 * width };
     let class = f.class();
@@ -179,7 +178,11 @@ fn towers_plan(family: &str, f: &Fields) -> Result<towers::Plan, ModelError> {
         side: side - side % patch,
         patch,
         channels: vision.size(&["num_channels"], 3)?,
-        joint: if clip { f.size(&["projection_dim"], 512)? } else { text.size(&["projection_size"], words.width)? },
+        joint: if clip {
+            f.size(&["projection_dim"], 512)?
+        } else {
+            text.size(&["projection_size"], words.width)?
+        },
     })
 }
 

@@ -20,7 +20,10 @@ fn bad_fields_are_refused_by_name() {
         (r#"{"model_type": "llama", "hidden_size": 0}"#, "hidden_size"),
         (r#"{"model_type": "llama", "hidden_size": "wide"}"#, "hidden_size"),
         (r#"{"model_type": "llama", "hidden_size": 100, "num_attention_heads": 3}"#, "num_attention_heads"),
-        (r#"{"model_type": "llama", "num_attention_heads": 32, "num_key_value_heads": 5}"#, "num_key_value_heads"),
+        (
+            r#"{"model_type": "llama", "num_attention_heads": 32, "num_key_value_heads": 5}"#,
+            "num_key_value_heads",
+        ),
         (r#"{"model_type": "gpt2", "n_layer": 1000000}"#, "n_layer"),
         (r#"{"model_type": "clip", "vision_config": {"patch_size": 400}}"#, "vision_config.patch_size"),
         (r#"{"model_type": "bert", "architectures": ["BertForNextSentencePrediction"]}"#, "architectures"),
