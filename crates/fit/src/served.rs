@@ -209,11 +209,12 @@ pub fn run(shared: &Path, update: Option<&Path>) -> Result<()> {
         for (g, n, left_out, own, constants) in &results {
             println!("{:<14} {:<14} {n:>6} {left_out:>8.1}% {own:>7.1}%", kind.name, gpus[*g].name);
             let generation = gpus[*g].architecture.name();
-            writeln!(
-                file,
-                "# {}: {n} rows, {left_out:.1} % with it left out, {own:.1} % in the fit",
-                gpus[*g].name
-            )?;
+            let outside = if left_out.is_finite() {
+                format!("{left_out:.1} % with it left out")
+            } else {
+                "no other GPU to fit on".to_string()
+            };
+            writeln!(file, "# {}: {n} rows, {outside}, {own:.1} % in the fit", gpus[*g].name)?;
             writeln!(file, "generation.{generation} = {}", list(constants))?;
         }
         if !known.is_empty() {
