@@ -82,6 +82,12 @@ pub struct Answer<'a> {
     pub unmodelled: Vec<Unmodelled<'a>>,
     pub ops: Vec<OpLine<'a>>,
     pub parameters: u64,
+    /// Where it does not fit, what would make it, the least costly first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<fit::Change>,
+    /// Hours that the tokens asked for take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_hours: Option<f64>,
     pub memory: MemoryParts,
     pub gpu_memory_mib: f64,
     pub assumptions: &'a [Assumption],
@@ -196,6 +202,8 @@ impl<'a> Answer<'a> {
             unmodelled: unmodelled(&steps, busy),
             ops: lines(&steps, busy),
             parameters: iteration.parameters,
+            changes: Vec::new(),
+            tokens_hours: None,
             memory: MemoryParts {
                 weights_mib: m.weights.mib(),
                 gradients_mib: m.gradients.mib(),

@@ -6,7 +6,8 @@ use anyhow::Context as _;
 use preflop_core::Gpu;
 use preflop_core::cost::{Date, quantity};
 use preflop_core::gpu::{catalog, parse};
-use preflop_core::model::{Graph, ModelError, Stage, zoo};
+use preflop_core::model::zoo::decoder::Plan;
+use preflop_core::model::{Graph, MAX_ADAPTER_RANK, ModelError, Stage, zoo};
 use preflop_core::time::{Correction, Probe, TimeModel};
 use preflop_import::exported::Bindings;
 use std::fs::File;
@@ -80,9 +81,7 @@ pub fn sized_model(name: &str, sizes: &Bindings) -> anyhow::Result<Graph> {
 
 /// As [`sized_model`], for a step of generation.
 pub fn staged_model(name: &str, sizes: &Bindings, stage: Stage) -> anyhow::Result<Graph> {
-    let extension = Path::new(name).extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
-    let is_file = name.contains(['/', '\\']) || matches!(extension.as_str(), "json" | "onnx" | "pt2" | "csv");
-    if !is_file && !Path::new(name).is_file() {
+    if !looks_like_a_model_file(name) {
         return zoo::build_stage(name, sizes.batch, sizes.seq, stage).map_err(|error| match error {
             ModelError::Unknown { .. } => {
                 InputError::new(error.to_string()).hint("`preflop models` lists all").into()
@@ -91,6 +90,25 @@ pub fn staged_model(name: &str, sizes: &Bindings, stage: Stage) -> anyhow::Resul
         });
     }
     model_file::read(name, sizes, stage)
+}
+
+/// The plan of a decoder, by name or by its configuration, and its parameters.
+pub fn decoder(name: &str) -> anyhow::Result<(Plan, u64)> {
+    if !looks_like_a_model_file(name) {
+        let plan = zoo::plan(name).ok_or_else(|| {
+            InputError::new(format!("`--stack served` does not know `{name}`"))
+                .hint("it takes the Llama models of `preflop models`, or a config.json of a decoder")
+        })?;
+        return Ok((plan, zoo::info(name)?.parameters));
+    }
+    model_file::decoder(name)
+}
+
+fn looks_like_a_model_file(name: &str) -> bool {
+    let extension = Path::new(name).extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
+    name.contains(['/', '\\'])
+        || matches!(extension.as_str(), "json" | "onnx" | "pt2" | "csv")
+        || Path::new(name).is_file()
 }
 
 /// For `--dim`.
@@ -149,6 +167,11 @@ fn count(text: &str, max: u64) -> Result<u64, String> {
         _ if text.parse() == Ok(0) => Err(format!("it must be a whole number from 1 to {max}, not zero")),
         _ => Err(format!("it must be a whole number from 1 to {max}")),
     }
+}
+
+/// For `--lora`.
+pub fn rank(text: &str) -> Result<u64, String> {
+    count(text, MAX_ADAPTER_RANK)
 }
 
 /// For `--prompt`, `--output`, `--context`.

@@ -5,6 +5,7 @@ use crate::input;
 use anyhow::Context as _;
 use preflop_core::capture::Capture;
 use preflop_core::model::zoo::config::HubConfig;
+use preflop_core::model::zoo::decoder::Plan;
 use preflop_core::model::{Graph, Stage};
 use preflop_import::exported::{Bindings, read_onnx, read_pt2};
 use serde::Deserialize;
@@ -56,6 +57,19 @@ fn no_stage(path: &str, stage: Stage) -> anyhow::Error {
     InputError::new(format!("{path}: a recorded or exported program has no mode `{step}`"))
         .hint("name a language model or its config.json, or record the step itself")
         .into()
+}
+
+/// The plan of a decoder's configuration, and its parameters.
+pub fn decoder(path: &str) -> anyhow::Result<(Plan, u64)> {
+    let bytes = input::read_limited(path, MAX_JSON_FILE, "model file")?;
+    let config: HubConfig =
+        serde_json::from_slice(&bytes).with_context(|| format!("{path}: not a model configuration"))?;
+    let plan = config.plan().with_context(|| path.to_owned())?.ok_or_else(|| {
+        InputError::new(format!("{path}: `--stack served` does not know the family `{}`", config.model_type))
+            .hint("it takes decoders such as llama, qwen3 and mixtral")
+    })?;
+    let graph = config.build(&name_of(path), Some(1), Some(1)).with_context(|| path.to_owned())?;
+    Ok((plan, graph.parameter_count()))
 }
 
 fn json(path: &str, sizes: &Bindings, stage: Stage) -> anyhow::Result<Graph> {

@@ -84,6 +84,11 @@ impl Output {
         if self.color { format!("\u{1b}[1m{text}\u{1b}[0m") } else { text.to_string() }
     }
 
+    /// Text that warns, if colours are on; its words say the same.
+    pub fn red(&self, text: &str) -> String {
+        if self.color { format!("\u{1b}[31m{text}\u{1b}[0m") } else { text.to_string() }
+    }
+
     /// Text that matters less, if colours are on.
     pub fn dim(&self, text: &str) -> String {
         if self.color { format!("\u{1b}[2m{text}\u{1b}[0m") } else { text.to_string() }

@@ -5,12 +5,13 @@ use crate::output::{self, Align, Output};
 use crate::shape;
 use comfy_table::{Cell, Color};
 use preflop_api::predict::{Answer, steps};
+use preflop_core::cost::fit::Change;
 use preflop_core::model::{Iteration, MemoryUse, Phase, Step};
 use preflop_core::report::advise::Advice;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
 use preflop_core::units::{Bytes, Flops, Seconds};
 use preflop_core::{Gpu, Pass};
-use preflop_language::Words;
+use preflop_language::{Words, words};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -30,6 +31,9 @@ pub struct Report<'a> {
     pub helps: Vec<Advice>,
     #[serde(skip)]
     gpu: &'a Gpu,
+    /// Tokens asked for in all.
+    #[serde(skip)]
+    wanted: Option<u64>,
     #[serde(skip)]
     steps: Vec<(&'a Step, &'a OpPrediction)>,
     #[serde(skip)]
@@ -57,14 +61,38 @@ impl<'a> Report<'a> {
             launches: None,
             helps: Vec::new(),
             gpu,
+            wanted: None,
             steps: steps(iteration, p).0,
             parts: iteration.memory,
         }
     }
 
     /// Adds what is said in tokens.
-    pub fn set_words(&mut self, words: Option<Words>) {
+    pub fn set_words(&mut self, words: Option<Words>, wanted: Option<u64>) {
         self.answer.words = words;
+        self.wanted = wanted;
+        self.answer.tokens_hours =
+            words.zip(wanted).map(|(w, n)| words::time_of(n as f64, w.tokens_per_s).0 / 3600.0);
+    }
+
+    /// Adds what would make it fit.
+    pub fn set_changes(&mut self, changes: Vec<Change>) {
+        self.answer.changes = changes;
+    }
+
+    /// Does it fit?
+    pub fn fits(&self) -> bool {
+        self.answer.fits
+    }
+
+    /// What is said where it does not.
+    pub fn misfit(&self) -> String {
+        format!(
+            "does not fit: it needs {} with reserve, {} has {}",
+            output::memory(Bytes::from_mib(self.answer.needed_mib)),
+            self.gpu.name,
+            output::memory(self.gpu.memory)
+        )
     }
 
     /// The page for people.
@@ -83,6 +111,9 @@ impl<'a> Report<'a> {
         let title =
             format!("{} {mode}, batch {}{seq}, {}{run} on {}{gpu}", q.model, q.batch, q.precision, q.gpu);
         writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
+        if !self.answer.fits {
+            self.write_misfit(out, output)?;
+        }
         for (what, text) in self.facts(output) {
             let text = output::wrapped(&text, output.width.saturating_sub(14), "              ");
             writeln!(out, "  {what:<11} {text}")?;
@@ -156,6 +187,20 @@ impl<'a> Report<'a> {
             shares.map(|(k, share)| format!("{k} {share:.0} %")).collect::<Vec<_>>().join(", ")
         };
         if phases.len() > 1 { format!("{}; {}", say(&phases), say(&families)) } else { say(&families) }
+    }
+
+    /// The verdict first, then what would help and what it costs.
+    fn write_misfit(&self, out: &mut impl Write, output: &Output) -> io::Result<()> {
+        let line = self.misfit();
+        writeln!(out, "  {}", output.red(&output::wrapped(&line, output.width.saturating_sub(2), "  ")))?;
+        for c in &self.answer.changes {
+            let memory = output::memory(Bytes::from_mib(c.memory_mib));
+            let verdict = if c.fits { "fits" } else { "still does not fit" };
+            let text =
+                format!("{}: {memory}, {verdict}, {:.2} x the time of a sample", c.change, c.time_ratio);
+            writeln!(out, "    {}", output::wrapped(&text, output.width.saturating_sub(4), "      "))?;
+        }
+        writeln!(out)
     }
 
     fn throughput(&self) -> String {
@@ -257,6 +302,14 @@ impl<'a> Report<'a> {
         }
         if !self.answer.fits {
             out.push(self.how_to_fit());
+        }
+        if let (Some(hours), Some(n)) = (self.answer.tokens_hours, self.wanted) {
+            let time = output::time(Seconds(hours * 3600.0));
+            out.push(format!(
+                "{} tokens take {time} ({} hours of this GPU).",
+                output::si(n as f64, "").trim_end(),
+                output::three_digits(hours)
+            ));
         }
         out.extend(self.what_would_help());
         out.extend(self.answer.question.notes.iter().map(|n| format!("Note: {n}")));

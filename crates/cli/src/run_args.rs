@@ -54,6 +54,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", value_parser = optimizer())]
     pub optimizer: Option<OptimizerChoice>,
 
+    /// Train low-rank adapters of this rank beside the projections of a language model, and freeze the model
+    #[arg(long, value_name = "RANK", value_parser = input::rank, allow_hyphen_values = true)]
+    pub lora: Option<u64>,
+
     /// How it is launched: operator by operator, as a CUDA graph, through torch.compile, or both [default: eager, or as recorded]
     #[arg(long = "run", value_name = "HOW", value_parser = launching())]
     pub launching: Option<Run>,
@@ -121,7 +125,7 @@ pub enum AttentionChoice {
 }
 
 /// A parser of one of these names, which help and completions list.
-fn choice<T: Copy + Send + Sync + 'static>(
+pub fn choice<T: Copy + Send + Sync + 'static>(
     known: Vec<(PossibleValue, T)>,
 ) -> impl TypedValueParser<Value = T> {
     let names = PossibleValuesParser::new(known.iter().map(|(name, _)| name.clone()));
@@ -259,6 +263,15 @@ impl RunArgs {
         let dims = self.dims.iter().cloned().collect();
         let (batch, seq) = (batch.or(self.batch), seq.or(self.seq));
         let mut graph = input::staged_model(model, &Bindings { dims, batch, seq }, self.stage()?)?;
+        if let Some(rank) = self.lora {
+            if self.mode != ModeChoice::Train {
+                let message = "`--lora` trains adapters, so it is for `--mode train`";
+                return Err(InputError::new(message)
+                    .hint("merged adapters cost nothing in inference")
+                    .into());
+            }
+            graph = graph.with_adapters(rank)?;
+        }
         if self.attention == AttentionChoice::Eager {
             graph = graph.with_eager_attention();
         }

@@ -8,7 +8,8 @@
 //! `preflop-fit published` the published measurements on other GPUs, `preflop-fit networks` published image networks there, `preflop-fit unseen
 //! [LINE ..]` both and more with each GPU left out, `preflop-fit
 //! operators [write]` fits and judges the operators of the table, and
-//! `preflop-fit laws [COUNT]` counts answers that break what physics asks.
+//! `preflop-fit laws [COUNT]` counts answers that break what physics asks. `preflop-fit served [write]` fits the kernels of an inference server, and
+//! `preflop-fit llm` scores prefill and decode steps.
 #![allow(clippy::print_stdout)]
 
 mod attention;
@@ -22,6 +23,7 @@ mod e2e;
 mod gbdt;
 mod gemm;
 mod laws;
+mod llm;
 mod networks;
 mod operators;
 mod plain_conv;
@@ -30,6 +32,7 @@ mod rnn;
 mod rows;
 mod samples;
 mod score;
+mod served;
 mod sets;
 mod simplex;
 mod stream;
@@ -61,6 +64,11 @@ fn main() -> Result<()> {
         }
         Some("operators") => operators::report(&sets, wanted.get(1).is_some_and(|w| w == "write")),
         Some("unseen") => table::report(&sets, &wanted[1..]),
+        Some("served") => {
+            let write = wanted.get(1).is_some_and(|w| w == "write");
+            served::run(&sets, write.then_some(Path::new("data/fitted/served.toml")))
+        }
+        Some("llm") => llm::report(&sets),
         Some("networks") => networks::report(&sets),
         Some("published") => published::report(&sets),
         Some("e2e") => {

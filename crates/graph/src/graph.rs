@@ -38,6 +38,9 @@ pub struct Parameter {
     pub name: String,
     /// Shape.
     pub shape: Dims,
+    /// Is it left as it is in training?
+    #[serde(default)]
+    pub frozen: bool,
 }
 
 /// When a node runs.

@@ -3,6 +3,7 @@
 //! `zoo` builds a [`Graph`] with the [`Builder`], `program` makes one of what another tool exported; an [`Iteration`] is what
 //! lowering makes of it: operators in order, the host's work, the memory at its peak.
 
+mod adapters;
 mod builder;
 mod check;
 mod dims;
@@ -13,10 +14,12 @@ mod stage;
 pub mod program;
 pub mod zoo;
 
+pub use adapters::MAX_RANK as MAX_ADAPTER_RANK;
 pub use builder::{Builder, Built, ConvSpec, Param, RnnSpec, Tensor};
 pub use check::check;
 pub use dims::Dims;
 pub use error::ModelError;
+use graph::Content;
 pub use graph::Graph;
 pub use stage::{CacheKind, Stage};
 

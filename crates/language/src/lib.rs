@@ -2,9 +2,10 @@
 //! token, goodput, dollars per million tokens.
 //!
 //! [`words`] reads them off any iteration; [`generate`] asks for prefill and decode steps of one model over batches; [`traffic`] lets
-//! requests arrive, queue and share steps.
+//! requests arrive, queue and share steps; [`served`] is what an inference server's own kernels make of the same model.
 
 pub mod generate;
+pub mod served;
 pub mod traffic;
 pub mod words;
 

@@ -259,7 +259,7 @@ pub fn simulate(table: &StepTable, t: &Traffic) -> Outcome {
         arrived,
         answered,
         // Waiting requests would keep the server busy for long after the last arrival.
-        saturated: waiting.len() as f64 > (0.05 * arrived as f64).max(2.0 * t.batch as f64),
+        saturated: waiting.len() as f64 > (0.05 * arrived as f64).max(8.0),
         ttft: Percentiles::of(ttft),
         tpot: Percentiles::of(tpot),
         latency: Percentiles::of(latency),

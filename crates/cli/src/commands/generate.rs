@@ -6,14 +6,16 @@ use crate::output::{self, Align, Output};
 use crate::price_args::PriceArgs;
 use crate::run_args;
 use clap::Args;
+use clap::builder::{PossibleValue, TypedValueParser};
 use comfy_table::{Cell, Color};
-use preflop_core::Gpu;
 use preflop_core::cost::{quantity, search};
 use preflop_core::model::{CacheKind, Graph, LowerOptions, Mode, ModelError, Precision, Run, Stage};
 use preflop_core::time::TimeModel;
 use preflop_core::units::{Bytes, Seconds};
+use preflop_core::{Dtype, Gpu};
 use preflop_import::exported::Bindings;
 use preflop_language::generate::{Answer, Limits, PyTorch, Question, Stack, answer};
+use preflop_language::served::{Constants, Formats, Served, WeightFormat};
 use preflop_language::traffic::{MAX_REQUESTS, Outcome, Percentiles, StepTable, Traffic, simulate};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -40,9 +42,21 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "LIST", default_value = "1..256", value_parser = input::batches, allow_hyphen_values = true)]
     batch: Batches,
 
-    /// Number formats of weights and activations
+    /// What runs it: PyTorch as Hugging Face writes it, or an inference server with its own kernels
+    #[arg(long, value_name = "STACK", default_value = "pytorch", value_parser = stack())]
+    stack: StackChoice,
+
+    /// Number formats of weights and activations in PyTorch
     #[arg(long, value_name = "FORMAT", default_value = "bf16", value_parser = run_args::precision())]
     precision: Precision,
+
+    /// With `--stack served`: format of the layers' weights; int8 and int4 are widened before they are multiplied
+    #[arg(long, value_name = "FORMAT", value_parser = weights())]
+    weights: Option<WeightFormat>,
+
+    /// With `--stack served`: format of keys and values
+    #[arg(long, value_name = "FORMAT", value_parser = kv())]
+    kv: Option<KvFormat>,
 
     /// How decode steps are launched
     #[arg(long = "run", value_name = "HOW", default_value = "graph", value_parser = run_args::launching())]
@@ -74,6 +88,38 @@ pub struct GenerateArgs {
 
     #[command(flatten)]
     price: PriceArgs,
+}
+
+/// What runs the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StackChoice {
+    PyTorch,
+    Served,
+}
+
+/// Format of keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KvFormat {
+    Bf16,
+    Fp8,
+}
+
+fn stack() -> impl TypedValueParser<Value = StackChoice> {
+    run_args::choice(vec![
+        (PossibleValue::new("pytorch"), StackChoice::PyTorch),
+        (PossibleValue::new("served"), StackChoice::Served),
+    ])
+}
+
+fn weights() -> impl TypedValueParser<Value = WeightFormat> {
+    run_args::choice(WeightFormat::ALL.map(|f| (PossibleValue::new(f.name()), f)).to_vec())
+}
+
+fn kv() -> impl TypedValueParser<Value = KvFormat> {
+    run_args::choice(vec![
+        (PossibleValue::new("bf16"), KvFormat::Bf16),
+        (PossibleValue::new("fp8"), KvFormat::Fp8),
+    ])
 }
 
 /// The answer with what was asked, with the names and units that scripts rely on.
@@ -124,10 +170,25 @@ pub fn run(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
             }
         })
     };
-    let model = TimeModel::embedded();
+    let (model, constants) = (TimeModel::embedded(), Constants::embedded());
     let options = LowerOptions { mode: Mode::Infer, precision: args.precision, optimizer: None };
-    let stack =
+    let mut notes = Vec::new();
+    let pytorch =
         PyTorch { build: &build, options, run: args.launching, cache: args.cache, model: &model, gpu: &gpu };
+    let server;
+    let stack: &dyn Stack = match args.stack {
+        StackChoice::PyTorch => {
+            if args.weights.is_some() || args.kv.is_some() {
+                let message = "`--weights` and `--kv` are for `--stack served`";
+                return Err(InputError::new(message).hint("`--precision` chooses PyTorch's formats").into());
+            }
+            &pytorch
+        }
+        StackChoice::Served => {
+            server = served(args, &gpu, &model, &constants, &mut notes)?;
+            &server
+        }
+    };
     let quote = args.price.catalogue()?.quote(&gpu.name, args.price.pricing);
     let limits = Limits { ttft: args.ttft, tpot: args.tpot };
     let question = Question {
@@ -137,18 +198,20 @@ pub fn run(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
         limits,
         usd_per_hour: quote.as_ref().map(|q| q.usd_per_hour),
     };
-    let answered = answer(&stack, &gpu, &question)?;
-    let mut notes = Vec::new();
+    let answered = answer(stack, &gpu, &question)?;
     let traffic =
-        args.rate.map(|rate| arrivals(args, rate, limits, &stack, &answered, &mut notes)).transpose()?;
+        args.rate.map(|rate| arrivals(args, rate, limits, stack, &answered, &mut notes)).transpose()?;
     let said = Said {
         model: &name,
         gpu: &gpu.name,
         prompt: args.prompt,
         output: args.output,
-        precision: args.precision.name(),
-        run: args.launching.name(),
-        stack: "pytorch",
+        precision: match args.stack {
+            StackChoice::PyTorch => args.precision.name(),
+            StackChoice::Served => args.weights.unwrap_or(WeightFormat::Bf16).name(),
+        },
+        run: if args.stack == StackChoice::Served { Run::Graph.name() } else { args.launching.name() },
+        stack: if args.stack == StackChoice::Served { "served" } else { "pytorch" },
         answer: &answered,
         usd_per_hour: quote.as_ref().map(|q| q.usd_per_hour),
         price_date: quote.as_ref().map(|q| q.date.to_string()),
@@ -161,6 +224,40 @@ pub fn run(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
     let mut out = output::stdout();
     write(&mut out, &said, &gpu, output)?;
     Ok(out.flush()?)
+}
+
+/// The model on an inference server, or why not.
+fn served<'a>(
+    args: &GenerateArgs,
+    gpu: &'a Gpu,
+    model: &'a TimeModel,
+    constants: &'a Constants,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Served<'a>> {
+    let (plan, parameters) = input::decoder(&args.model)?;
+    let weights = args.weights.unwrap_or(WeightFormat::Bf16);
+    if let Some(lacks) = weights.lacks(gpu) {
+        return Err(InputError::new(lacks).hint("choose another format with `--weights`").into());
+    }
+    let kv = args.kv.unwrap_or(KvFormat::Bf16);
+    if kv == KvFormat::Fp8 && !gpu.has(Dtype::Fp8) {
+        let message = format!("`{}` has no fp8, so keys and values cannot be kept in it", gpu.name);
+        return Err(InputError::new(message).hint("use `--kv bf16`").into());
+    }
+    let seen = constants.token(gpu).1 && constants.prompt(gpu).1;
+    notes.push(if seen {
+        "no whole step of a server was measured: kernels of this GPU's generation were, and the interval is wide".to_string()
+    } else {
+        "no kernel of a server was measured on this GPU's generation: the constants are those of all that were".to_string()
+    });
+    if weights == WeightFormat::Int8 || weights == WeightFormat::Nvfp4 {
+        notes.push(format!(
+            "no product with {} weights was fitted: its time follows from its bytes",
+            weights.name()
+        ));
+    }
+    let formats = Formats { weights, kv_bytes: if kv == KvFormat::Fp8 { 1.0 } else { 2.0 } };
+    Ok(Served { plan, parameters, formats, constants, model, gpu })
 }
 
 /// Requests of `rate` a second; `None` where not one fits.

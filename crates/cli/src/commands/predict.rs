@@ -2,18 +2,20 @@
 
 use super::parallel;
 use crate::cluster_args::ParallelArgs;
+use crate::error::{InputError, Partly};
 use crate::input;
 use crate::launches;
 use crate::output::{self, Output};
 use crate::report::{Question, Report};
-use crate::run_args::RunArgs;
+use crate::run_args::{Job, RunArgs};
 use clap::Args;
 use preflop_core::Gpu;
-use preflop_core::cost::{Reserve, fit};
-use preflop_core::model::{Iteration, ModelError, Stage, lower, zoo};
+use preflop_core::cost::{Reserve, fit, quantity};
+use preflop_core::model::{Iteration, Mode, ModelError, Stage, lower, zoo};
 use preflop_core::report::advise;
 use preflop_core::schedule::Schedule as _;
 use preflop_core::schedule::timeline::timeline;
+use preflop_core::time::TimeModel;
 use preflop_core::units::Bytes;
 use preflop_language::Words;
 use std::io::Write as _;
@@ -43,6 +45,14 @@ pub struct PredictArgs {
 
     #[command(flatten)]
     parallel: ParallelArgs,
+
+    /// End with status 1 where it does not fit into the GPU's memory
+    #[arg(long)]
+    fail_if_not_fit: bool,
+
+    /// Tokens to read in all, such as 10B: says how long that takes
+    #[arg(long, value_name = "N", value_parser = quantity::count, allow_hyphen_values = true)]
+    tokens: Option<u64>,
 
     /// Your own correction for this GPU, from `preflop fit`
     #[arg(long, value_name = "FILE")]
@@ -90,14 +100,24 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
     };
     let largest = largest_batch(args, &job.iteration, &gpu)?;
     let mut report = Report::new(&question, &gpu, &job.iteration, &prediction, largest);
-    report.set_words(Words::of(&job.graph, &job.iteration, &prediction, &gpu));
+    let words = Words::of(&job.graph, &job.iteration, &prediction, &gpu);
+    if let (Some(tokens), None) = (args.tokens, words) {
+        let message =
+            format!("`--tokens {tokens}` is for models that read tokens; `{}` does not", job.graph.name);
+        return Err(InputError::new(message).into());
+    }
+    report.set_words(words, args.tokens);
+    if !report.fits() {
+        report.set_changes(changes(args, &job, &gpu, &model, largest.unwrap_or(0)));
+    }
     if args.launches {
         let host = model.host_model();
         let launches = timeline(&model, &job.iteration, &prediction, &gpu, &host);
         report.launches = Some(launches::rows(&job.iteration, &prediction, &launches));
     }
     if output.json {
-        return output::print_json(&report);
+        output::print_json(&report)?;
+        return verdict(args, &report);
     }
     report.helps = advise::rank_together(&model, &job.graph, job.options, job.run, &gpu, 1).options;
     let mut out = output::stdout();
@@ -106,8 +126,63 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
         writeln!(out)?;
         launches::write(&mut out, rows, output)?;
     }
-    Ok(out.flush()?)
+    out.flush()?;
+    verdict(args, &report)
 }
+
+/// The end of a run that must fit.
+fn verdict(args: &PredictArgs, report: &Report<'_>) -> anyhow::Result<()> {
+    if args.fail_if_not_fit && !report.fits() { Err(Partly(report.misfit()).into()) } else { Ok(()) }
+}
+
+/// What would make it fit and what that costs, the least costly first; a recorded iteration cannot be changed.
+fn changes(args: &PredictArgs, job: &Job, gpu: &Gpu, model: &TimeModel, largest: u64) -> Vec<fit::Change> {
+    if job.graph.fixed.is_some() || args.run.stage().is_ok_and(|s| s != Stage::Full) {
+        return Vec::new();
+    }
+    let asked = fit::Setup {
+        batch: job.graph.samples,
+        precision: job.options.precision,
+        optimizer: job.options.optimizer,
+    };
+    let run = |setup: &fit::Setup| {
+        let other = RunArgs {
+            batch: Some(setup.batch),
+            precision: Some(setup.precision),
+            optimizer: setup.optimizer,
+            ..args.run.clone()
+        };
+        let iteration = other.job(&args.model, None, None).ok()?.iteration;
+        search::lacks(gpu, setup.precision).is_none().then(|| {
+            let p = model.predict_iteration(&iteration, gpu);
+            (iteration, p)
+        })
+    };
+    let mut out = fit::changes(&asked, gpu, &Reserve::default(), &model.host_model(), run, largest);
+    // Adapters, where the model has places for them.
+    let whole = &job.iteration;
+    let adapted = RunArgs { lora: Some(ADAPTER_RANK), batch: Some(asked.batch), ..args.run.clone() };
+    if args.run.lora.is_none()
+        && job.options.mode == Mode::Train
+        && let Ok(job) = adapted.job(&args.model, None, None)
+    {
+        let p = model.predict_iteration(&job.iteration, gpu);
+        let before = model.predict_iteration(whole, gpu);
+        out.push(fit::Change {
+            change: format!("adapters instead of all weights (--lora {ADAPTER_RANK})"),
+            memory_mib: job.iteration.memory.peak.mib(),
+            fits: Reserve::default().fits(fit::prudent_peak(&job.iteration), gpu),
+            iteration_ms: p.time.ms(),
+            samples_per_s: asked.batch as f64 / p.time.0,
+            time_ratio: p.time / before.time,
+        });
+        out.sort_by(|a, b| b.fits.cmp(&a.fits).then(a.time_ratio.total_cmp(&b.time_ratio)));
+    }
+    out
+}
+
+/// Rank of the adapters that are proposed.
+const ADAPTER_RANK: u64 = 16;
 
 /// The largest batch that fits, as `compare` finds it, where the one asked for does not; a captured graph has no other.
 fn largest_batch(args: &PredictArgs, iteration: &Iteration, gpu: &Gpu) -> anyhow::Result<Option<u64>> {

@@ -177,7 +177,7 @@ impl Builder {
     /// Registers a parameter below the current path.
     pub fn parameter(&mut self, name: &str, shape: &[u64]) -> Param {
         let name = self.name_below(name);
-        self.graph.parameters.push(Parameter { name, shape: Dims::new(shape) });
+        self.graph.parameters.push(Parameter { name, shape: Dims::new(shape), frozen: false });
         Param(self.graph.parameters.len() as u32 - 1)
     }
 

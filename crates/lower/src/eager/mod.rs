@@ -120,7 +120,8 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelEr
         run.optimizer_step(optimizer);
     }
     let mut host = run.host;
-    host.parameter_tensors = if training { graph.parameters.len() as u64 } else { 0 };
+    let trained = graph.parameters.iter().filter(|p| !p.frozen).count() as u64;
+    host.parameter_tensors = if training { trained } else { 0 };
     if graph.stage != Stage::Full {
         host.lead_s = GENERATION_LEAD;
     }
@@ -146,7 +147,7 @@ impl<'g> Lowering<'g> {
                 shape: p.shape,
                 strides: p.shape.contiguous_strides(),
                 dtype: policy.tensor,
-                edge: if training { Edge::Parameter(i as u32) } else { Edge::None },
+                edge: if training && !p.frozen { Edge::Parameter(i as u32) } else { Edge::None },
             })
             .collect();
         memory.alloc(graph.buffer_elements, Dtype::Fp32, Class::Weights);
@@ -179,7 +180,9 @@ impl<'g> Lowering<'g> {
         for node in self.graph.nodes.iter().rev().filter(|n| n.when.holds(mode, autocast)) {
             if node.outputs.iter().any(|&t| reached[t as usize]) {
                 node.inputs.iter().for_each(|&t| reached[t as usize] = true);
-                node.parameters.iter().for_each(|&p| trained[p as usize] = true);
+                for &p in &node.parameters {
+                    trained[p as usize] = !self.graph.parameters[p as usize].frozen;
+                }
             }
         }
         trained

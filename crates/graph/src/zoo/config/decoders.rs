@@ -260,7 +260,8 @@ fn experts(family: &str, f: &Fields, plan: &Plan) -> Result<Option<Experts>, Mod
         _ => 0,
     };
     let every = f.size(&["decoder_sparse_step", "interleave_moe_layer_step"], 1)?;
-    let dense_inner = f.size(&["intermediate_size_mlp"], plan.inner)?;
+    let dense = if family == "llama4_text" { 16_384 } else { plan.inner };
+    let dense_inner = f.size(&["intermediate_size_mlp"], dense)?;
     Ok(Some(Experts {
         count,
         taken: f.size(&["num_experts_per_tok"], taken)?.min(count),

@@ -2,7 +2,9 @@ use super::*;
 use crate::zoo;
 
 fn graph(json: &str) -> Result<Graph, ModelError> {
-    serde_json::from_str::<HubConfig>(json).unwrap().build("config", Some(1), Some(16))
+    let config: HubConfig = serde_json::from_str(json).unwrap();
+    let seq = (config.model_type != "vit").then_some(16);
+    config.build("config", Some(1), seq)
 }
 
 #[test]
