@@ -117,6 +117,11 @@ listed! {
     ReflectionPad, "reflection_pad", ["rows", "area", "n"], Both, "Maps of `area` grown to `n` places by reflection.";
     MaxPool3d, "maxpool3d", ["rows", "area", "k", "n"], Both, "Maxima over windows of volumes, with their places.";
     AvgPool3d, "avgpool3d", ["rows", "area", "k", "n"], Both, "Means over windows of volumes.";
+    ResizeNearest, "interpolate_nearest", ["b", "c", "area", "n"], Both, "Maps resized from `area` to `n` places by the nearest one; measured backward.";
+    ResizeBilinear, "interpolate_bilinear", ["b", "c", "area", "n"], Both, "The same, bilinear.";
+    ResizeBicubic, "interpolate_bicubic", ["b", "c", "area", "n"], Both, "The same, bicubic.";
+    SdpaCross, "sdpa_cross", ["b", "h", "s", "n", "d"], Both, "Fused attention of `s` queries to `n` keys, as many heads for both.";
+    SdpaMask, "sdpa_mask", ["b", "h", "s", "n", "d", "m"], Both, "The same with a mask of `m` matrices added.";
     Conv3d, "conv3d", ["b", "ci", "co", "area", "n", "k", "groups"], Gradients, "Convolutions over volumes of `area` places to `n`, with filters of `k`.";
     Conv3dLast, "conv3d_last", ["b", "ci", "co", "area", "n", "k", "groups"], Gradients, "The same with channels last in memory.";
     ConvTranspose3d, "conv_transpose3d", ["b", "ci", "co", "area", "n", "k", "groups"], Gradients, "Transposed convolutions over volumes.";
@@ -210,6 +215,11 @@ impl Listed {
             K::Fft2R2c => 2.5 * a * b * c * (b * c).max(2.0).log2(),
             K::GridSample => 8.0 * a * b * d,
             K::Resize3d => 16.0 * a * c,
+            K::ResizeNearest => a * b * d,
+            K::ResizeBilinear => 8.0 * a * b * d,
+            K::ResizeBicubic => 35.0 * a * b * d,
+            // Backward has five products instead of two.
+            K::SdpaCross | K::SdpaMask => 4.0 * a * b * c * d * f * if pass == Pass::Bwd { 2.5 / 1.5 } else { 1.0 },
             K::Fold => a * b * d * f,
             K::MaxPool3d | K::AvgPool3d => a * c * d,
             K::CtcLoss => 6.0 * a * b * (2.0 * d + 1.0),
@@ -281,6 +291,18 @@ impl Listed {
             }
             K::Resize3d | K::Resize3dNearest | K::ReflectionPad => {
                 if backward { (a * c * e, a * b * e) } else { (a * b * e, a * c * e) }
+            }
+            K::ResizeNearest | K::ResizeBilinear | K::ResizeBicubic => {
+                if backward { (a * b * d * e, a * b * c * e) } else { (a * b * c * e, a * b * d * e) }
+            }
+            K::SdpaCross | K::SdpaMask => {
+                let (queries, keys) = (a * b * c * f * e, a * b * d * f * e);
+                let mask = if self.kind == K::SdpaMask { g * c * d * e } else { 0.0 };
+                if backward {
+                    (3.0 * queries + 2.0 * keys + mask, queries + 2.0 * keys)
+                } else {
+                    (queries + 2.0 * keys + mask, queries)
+                }
             }
             K::Unfold => (a * b * c * e, a * b * d * f * e),
             K::Fold => (a * b * d * f * e, a * b * c * e),
