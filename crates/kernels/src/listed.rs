@@ -134,6 +134,7 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
             Counts { bytes: a * b * e, work: a * b, chain, blocks: a / 4.0, turn: b / 128.0, pieces: a, ..base }
         }
         K::ScatterAdd
+        | K::ScatterReduce
         | K::IndexAdd
         | K::Scatter
         | K::IndexPut
@@ -348,7 +349,7 @@ fn by_index(o: &Listed, e: f64) -> Counts {
             let way = if row % 16.0 == 0.0 { "vectors" } else { "" };
             Counts { way, pieces: c * (row / 512.0).ceil().max(1.0), ..base }
         }
-        K::ScatterAdd | K::IndexAdd => {
+        K::ScatterAdd | K::ScatterReduce | K::IndexAdd => {
             let bytes = bytes + c.min(a) * row;
             Counts { bytes, chain: alike, blocks: b * c / 512.0, pieces: c * alike, ..base }
         }

@@ -88,6 +88,7 @@ listed! {
     LogSumExp, "logsumexp", ["rows", "cols"], Forward, "Logarithm of the sum of exponentials of rows.";
     VarMean, "var_mean", ["rows", "cols"], Forward, "Variance and mean of rows.";
     ScatterAdd, "scatter_add", ["v", "d", "n"], Forward, "`n` rows of `d` added one element at a time to a table of `v`.";
+    ScatterReduce, "scatter_reduce", ["v", "d", "n"], Forward, "Elements of `n` rows that replace those of a table where they are larger or smaller.";
     IndexAdd, "index_add", ["v", "d", "n"], Forward, "Whole rows added to a table.";
     Scatter, "scatter", ["v", "d", "n"], Forward, "Elements written into a table.";
     IndexPut, "index_put", ["v", "d", "n"], Forward, "Rows written into a table.";
@@ -207,7 +208,7 @@ impl Listed {
             K::CumMax | K::MaxRows | K::Multinomial => a * b,
             K::SoftmaxInner | K::LogSoftmaxInner | K::CrossEntropy2d => 5.0 * a * b * c,
             K::VarMean | K::WeightNorm | K::LogSumExp => 4.0 * a * b,
-            K::ScatterAdd | K::IndexAdd | K::IndexPutAdd => b * c,
+            K::ScatterAdd | K::ScatterReduce | K::IndexAdd | K::IndexPutAdd => b * c,
             K::EmbeddingBag => b * c * d,
             K::FftC2c => 5.0 * a * b * b.max(2.0).log2(),
             K::FftR2c | K::FftC2r => 2.5 * a * b * b.max(2.0).log2(),
@@ -267,7 +268,7 @@ impl Listed {
             K::PRelu => (passes * a * b * c * e, passes * a * b * c * e),
             K::CrossEntropy2d => (passes * a * b * c * e + a * c * INDEX, passes * a * b * c * e),
             // Rows of the table that are touched are read and written with what is added.
-            K::ScatterAdd | K::IndexAdd | K::IndexPutAdd => {
+            K::ScatterAdd | K::ScatterReduce | K::IndexAdd | K::IndexPutAdd => {
                 let touched = c.min(a) * b * e;
                 (c * b * e + touched + c * INDEX, touched)
             }

@@ -110,6 +110,7 @@ fn by_index(name: &str, call: &Call<'_>) -> Option<OpCall> {
                 "gather" if inner == 1 => forward(K::GatherRows, &[width, v, n]),
                 "gather" => forward(K::GatherDim, &[v, width, n]),
                 "scatter" => forward(K::Scatter, &[v, width, n]),
+                "scatter_reduce" => forward(K::ScatterReduce, &[v, width, n]),
                 _ => forward(K::ScatterAdd, &[v, width, n]),
             }
         }
