@@ -98,13 +98,15 @@ fn fitted(rows: &[([f64; TERMS], f64)]) -> [f64; TERMS] {
     std::array::from_fn(|j| if scale[j] > 0.0 { constants[j] / scale[j] } else { 0.0 })
 }
 
-/// 5 and 95 % of ln(measured/predicted), half as wide again: these rows were fitted on.
+/// 5 and 95 % of ln(measured/predicted), half as wide again since these rows were fitted on, and never narrower than their number allows.
 fn spread(rows: &[([f64; TERMS], f64)], constants: &[f64; TERMS]) -> [f64; 2] {
     const WIDER: f64 = 1.5;
     let mut logs: Vec<f64> = rows.iter().map(|(t, s)| (s / form(constants, t)).ln()).collect();
     logs.sort_by(f64::total_cmp);
     let at = |share: f64| logs[((logs.len() - 1) as f64 * share).round() as usize];
-    [(WIDER * at(0.05)).min(-0.1), (WIDER * at(0.95)).max(0.1)]
+    // Few rows say little of their own tails.
+    let least = 0.1 + 1.2 / (logs.len() as f64).sqrt();
+    [(WIDER * at(0.05)).min(-least), (WIDER * at(0.95)).max(least)]
 }
 
 fn classes(rows: &[Measured], gpu: &Gpu) -> BTreeMap<String, Class> {

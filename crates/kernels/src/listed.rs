@@ -131,17 +131,10 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
         K::MaxRows | K::VarMean | K::LogSumExp => {
             let few = if a < 264.0 { 64.0 } else { 0.0 };
             let chain = b.min(b / 512.0 + few);
-            Counts {
-                bytes: a * b * e,
-                work: a * b,
-                chain,
-                blocks: a / 4.0,
-                turn: b / 128.0,
-                pieces: a,
-                ..base
-            }
+            Counts { bytes: a * b * e, work: a * b, chain, blocks: a / 4.0, turn: b / 128.0, pieces: a, ..base }
         }
         K::ScatterAdd
+        | K::ScatterReduce
         | K::IndexAdd
         | K::Scatter
         | K::IndexPut
@@ -174,7 +167,7 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
         }
         K::Multinomial => {
             let passes = 12.0 * a * b;
-            Counts { launches: 16.0, bytes: passes * e, work: passes, chain: b, blocks: a, turn: b, ..base }
+            Counts { launches: 16.0, bytes: passes * e, work: passes, ..base }
         }
         K::FftC2c | K::FftR2c | K::FftC2r | K::Fft2C2c | K::Fft2R2c => transform(o, e),
         K::GridSample | K::GridSampleNearest => {
@@ -207,7 +200,9 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
             let (launches, bytes) = (1.0 + extra, inputs * e + results * (e + INDEX));
             Counts { launches, bytes, work, chain: c, blocks, turn: c, ..base }
         }
-        K::Conv3d | K::Conv3dLast | K::ConvTranspose3d => volume(o, call.pass, e),
+        K::Conv3d | K::Conv3dLast | K::ConvTranspose3d => volume(o, call),
+        K::ResizeNearest | K::ResizeBilinear | K::ResizeBicubic => resize(o, e, backward),
+        K::SdpaCross | K::SdpaMask => attention(o, e, backward),
         K::BatchNormLine | K::BatchNormLineEval => {
             let n = a * b * c;
             let stored = o.kind == K::BatchNormLineEval;
@@ -232,13 +227,9 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
             let turn = b / 512.0;
             Counts { bytes: (2.0 + extra) * a * b * e, work: a * b, chain: turn, blocks: a, turn, ..base }
         }
-        K::LstmCell | K::GruCell => Counts {
-            launches: 1.0 + 2.0 * extra,
-            bytes: 18.0 * a * b * e,
-            work: a * b,
-            chain: extra * a,
-            ..base
-        },
+        K::LstmCell | K::GruCell => {
+            Counts { launches: 1.0 + 2.0 * extra, bytes: 18.0 * a * b * e, work: a * b, chain: extra * a, ..base }
+        }
         K::Cholesky | K::Solve | K::Inverse | K::Qr | K::Eigh | K::Svd | K::SolveTriangular => {
             let launches = match o.kind {
                 K::SolveTriangular => 5.0,
@@ -333,8 +324,7 @@ fn scan(o: &Listed, e: f64) -> Counts {
     let [a, b, c, ..] = o.numbers();
     let n = a * b * c;
     let places = if o.kind == K::CumMax { INDEX } else { 0.0 };
-    let all =
-        Counts { launches: 1.0, bytes: n * (2.0 * e + places), work: n, blocks: 1.0, ..Counts::default() };
+    let all = Counts { launches: 1.0, bytes: n * (2.0 * e + places), work: n, blocks: 1.0, ..Counts::default() };
     if c > 1.0 {
         Counts { way: "inner", chain: b, blocks: a * c / 256.0, turn: b, ..all }
     } else if a == 1.0 {
@@ -359,7 +349,7 @@ fn by_index(o: &Listed, e: f64) -> Counts {
             let way = if row % 16.0 == 0.0 { "vectors" } else { "" };
             Counts { way, pieces: c * (row / 512.0).ceil().max(1.0), ..base }
         }
-        K::ScatterAdd | K::IndexAdd => {
+        K::ScatterAdd | K::ScatterReduce | K::IndexAdd => {
             let bytes = bytes + c.min(a) * row;
             Counts { bytes, chain: alike, blocks: b * c / 512.0, pieces: c * alike, ..base }
         }
@@ -395,19 +385,19 @@ fn transform(o: &Listed, e: f64) -> Counts {
 }
 
 /// A convolution over volumes as a product of `m` x `n` over `k`, in tiles of 128 x 64.
-fn volume(o: &Listed, pass: Pass, e: f64) -> Counts {
+fn volume(o: &Listed, call: &OpCall) -> Counts {
+    /// Channels of tensor-core kernels come in so many bytes; others take kernels that are many times slower.
+    const ALIGNED: f64 = 16.0;
     const TILE: [f64; 2] = [128.0, 64.0];
     let [batch, ci, co, inputs, outputs, window, groups] = o.numbers();
+    let (pass, e) = (call.pass, call.dtype.size());
     let (narrow, wide) = (ci / groups, co / groups);
     // A transposed convolution is the data gradient of a plain one, and the other way round.
     let gathers = (pass == Pass::Dgrad) != (o.kind == K::ConvTranspose3d);
     let [m, n, k] = match (pass, gathers) {
         (Pass::Wgrad, _) => [wide, narrow * window, batch * outputs.min(inputs)],
-        (_, false) => [
-            batch * outputs.min(inputs),
-            if pass == Pass::Dgrad { narrow } else { wide },
-            if pass == Pass::Dgrad { wide } else { narrow } * window,
-        ],
+        (Pass::Dgrad, false) => [batch * outputs.min(inputs), narrow, wide * window],
+        (_, false) => [batch * outputs.min(inputs), wide, narrow * window],
         (_, true) => {
             let (places, from) = (inputs.max(outputs), inputs.min(outputs));
             let (results, sum) = if pass == Pass::Dgrad { (narrow, wide) } else { (wide, narrow) };
@@ -417,16 +407,62 @@ fn volume(o: &Listed, pass: Pass, e: f64) -> Counts {
     let tiles = (m / TILE[0]).ceil() * (n / TILE[1]).ceil() * groups;
     let bytes = (batch * ci * inputs + batch * co * outputs + ci * co / groups * window) * e;
     let (blocks, turn) = if pass == Pass::Wgrad { (1.0, 0.0) } else { (tiles, k) };
+    let odd = [narrow, wide].iter().any(|c| (c * e) % ALIGNED > 0.0);
     let way = if groups > 1.0 && narrow == 1.0 {
         "depthwise"
-    } else if window == 1.0 {
-        "point"
+    } else if odd && call.dtype.on_tensor_cores() {
+        "odd"
     } else {
         ""
     };
     let work = tiles * TILE[0] * TILE[1] * k;
-    let (launches, chain) = (if pass == Pass::Fwd { 1.0 } else { 2.0 }, k);
+    let (launches, chain) = (if pass == Pass::Fwd { 1.0 } else { 2.0 }, turn);
     Counts { way, launches, bytes, work, chain, blocks, turn, pieces: m * k * groups }
+}
+
+/// Resizing of maps. Backward adds every place of the result to its sources, those that share one after the other.
+fn resize(o: &Listed, e: f64, backward: bool) -> Counts {
+    let [b, c, area, places, ..] = o.numbers();
+    let shared = (places / area).max(1.0);
+    let (all, bytes) = (b * c * places, b * c * (area + places) * e);
+    let base = Counts { launches: 1.0, bytes, work: all, blocks: 1.0, ..Counts::default() };
+    let both = if backward { 2.0 } else { 1.0 };
+    match o.kind {
+        // A thread takes one place of all maps in turn.
+        K::ResizeBicubic => {
+            let steps = b * c * if backward { shared } else { 1.0 };
+            let pieces = if backward { all * shared } else { 0.0 };
+            Counts { launches: both, chain: steps, blocks: places / 256.0, turn: steps, pieces, ..base }
+        }
+        // A thread takes one place of all images in turn, and all that it gave its value to.
+        K::ResizeNearest if backward => {
+            let steps = b * shared;
+            Counts { launches: 2.0, chain: steps, blocks: c * area / 512.0, turn: steps, ..base }
+        }
+        _ if backward => Counts { launches: 2.0, chain: shared, pieces: all * shared.sqrt(), ..base },
+        _ => Counts { chain: b * c, blocks: places / 256.0, turn: b * c, ..base },
+    }
+}
+
+/// Fused attention in tiles of 128 queries and 128 keys, 64 each in fp32.
+fn attention(o: &Listed, e: f64, backward: bool) -> Counts {
+    let [b, h, queries, keys, d, mask, ..] = o.numbers();
+    let side = if e > 2.0 { 64.0 } else { 128.0 };
+    let (rows, cols) = ((queries / side).ceil(), (keys / side).ceil());
+    let masked = if o.kind == K::SdpaMask { mask * queries * keys * e } else { 0.0 };
+    let passes = if backward { 3.0 } else { 1.0 };
+    let bytes = passes * (2.0 * b * h * (queries + keys) * d * e) + masked;
+    // Backward goes by keys, forward by queries.
+    let (outer, inner) = if backward { (cols, rows) } else { (rows, cols) };
+    let turn = inner * (d / 32.0).ceil();
+    let work = b * h * rows * cols * side * side * (d / 32.0).ceil() * 32.0;
+    let launches = match (backward, e > 2.0) {
+        (false, true) => 1.0,
+        (false, false) => 2.0,
+        (true, _) => 4.0,
+    };
+    let blocks = b * h * outer;
+    Counts { way: "", launches, bytes, work, chain: turn, blocks, turn, pieces: b * h * queries }
 }
 
 /// Lists of tensors: half of them small, the others of one size, as networks have them; `passes` kernels over all.
@@ -458,6 +494,10 @@ fn over_lists(o: &Listed, passes: f64) -> Counts {
 pub fn class(o: &Listed, call: &OpCall) -> String {
     let way = counts(o, call).way;
     let start = format!("{}/{}/{way}", o.kind.name(), call.pass.name());
+    // Too few rows to tell formats apart.
+    if o.kind == K::ConvTranspose3d {
+        return format!("{}/{}//any", o.kind.name(), call.pass.name());
+    }
     if call.dtype == Dtype::Tf32 { format!("{start}/tf32") } else { format!("{start}/{}", call.dtype.size()) }
 }
 
@@ -500,9 +540,7 @@ mod tests {
     fn a_better_gpu_is_never_slower() {
         let gpu = catalog::find("h200").unwrap();
         for &kind in K::ALL {
-            for (sizes, pass) in
-                [([7; 7], Pass::Fwd), ([300; 7], Pass::Bwd), ([300; 7], Pass::Wgrad), ([5000; 7], Pass::Fwd)]
-            {
+            for (sizes, pass) in [([7; 7], Pass::Fwd), ([300; 7], Pass::Bwd), ([300; 7], Pass::Wgrad), ([5000; 7], Pass::Fwd)] {
                 let (op, call) = call(kind, &sizes, pass);
                 let counts = counts(&op, &call);
                 let before = form(&GENERIC, &terms(&counts, &gpu));

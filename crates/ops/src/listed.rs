@@ -88,6 +88,7 @@ listed! {
     LogSumExp, "logsumexp", ["rows", "cols"], Forward, "Logarithm of the sum of exponentials of rows.";
     VarMean, "var_mean", ["rows", "cols"], Forward, "Variance and mean of rows.";
     ScatterAdd, "scatter_add", ["v", "d", "n"], Forward, "`n` rows of `d` added one element at a time to a table of `v`.";
+    ScatterReduce, "scatter_reduce", ["v", "d", "n"], Forward, "Elements of `n` rows that replace those of a table where they are larger or smaller.";
     IndexAdd, "index_add", ["v", "d", "n"], Forward, "Whole rows added to a table.";
     Scatter, "scatter", ["v", "d", "n"], Forward, "Elements written into a table.";
     IndexPut, "index_put", ["v", "d", "n"], Forward, "Rows written into a table.";
@@ -117,6 +118,11 @@ listed! {
     ReflectionPad, "reflection_pad", ["rows", "area", "n"], Both, "Maps of `area` grown to `n` places by reflection.";
     MaxPool3d, "maxpool3d", ["rows", "area", "k", "n"], Both, "Maxima over windows of volumes, with their places.";
     AvgPool3d, "avgpool3d", ["rows", "area", "k", "n"], Both, "Means over windows of volumes.";
+    ResizeNearest, "interpolate_nearest", ["b", "c", "area", "n"], Both, "Maps resized from `area` to `n` places by the nearest one; measured backward.";
+    ResizeBilinear, "interpolate_bilinear", ["b", "c", "area", "n"], Both, "The same, bilinear.";
+    ResizeBicubic, "interpolate_bicubic", ["b", "c", "area", "n"], Both, "The same, bicubic.";
+    SdpaCross, "sdpa_cross", ["b", "h", "s", "n", "d"], Both, "Fused attention of `s` queries to `n` keys, as many heads for both.";
+    SdpaMask, "sdpa_mask", ["b", "h", "s", "n", "d", "m"], Both, "The same with a mask of `m` matrices added.";
     Conv3d, "conv3d", ["b", "ci", "co", "area", "n", "k", "groups"], Gradients, "Convolutions over volumes of `area` places to `n`, with filters of `k`.";
     Conv3dLast, "conv3d_last", ["b", "ci", "co", "area", "n", "k", "groups"], Gradients, "The same with channels last in memory.";
     ConvTranspose3d, "conv_transpose3d", ["b", "ci", "co", "area", "n", "k", "groups"], Gradients, "Transposed convolutions over volumes.";
@@ -202,7 +208,7 @@ impl Listed {
             K::CumMax | K::MaxRows | K::Multinomial => a * b,
             K::SoftmaxInner | K::LogSoftmaxInner | K::CrossEntropy2d => 5.0 * a * b * c,
             K::VarMean | K::WeightNorm | K::LogSumExp => 4.0 * a * b,
-            K::ScatterAdd | K::IndexAdd | K::IndexPutAdd => b * c,
+            K::ScatterAdd | K::ScatterReduce | K::IndexAdd | K::IndexPutAdd => b * c,
             K::EmbeddingBag => b * c * d,
             K::FftC2c => 5.0 * a * b * b.max(2.0).log2(),
             K::FftR2c | K::FftC2r => 2.5 * a * b * b.max(2.0).log2(),
@@ -210,6 +216,11 @@ impl Listed {
             K::Fft2R2c => 2.5 * a * b * c * (b * c).max(2.0).log2(),
             K::GridSample => 8.0 * a * b * d,
             K::Resize3d => 16.0 * a * c,
+            K::ResizeNearest => a * b * d,
+            K::ResizeBilinear => 8.0 * a * b * d,
+            K::ResizeBicubic => 35.0 * a * b * d,
+            // Backward has five products instead of two.
+            K::SdpaCross | K::SdpaMask => 4.0 * a * b * c * d * f * if pass == Pass::Bwd { 2.5 / 1.5 } else { 1.0 },
             K::Fold => a * b * d * f,
             K::MaxPool3d | K::AvgPool3d => a * c * d,
             K::CtcLoss => 6.0 * a * b * (2.0 * d + 1.0),
@@ -257,7 +268,7 @@ impl Listed {
             K::PRelu => (passes * a * b * c * e, passes * a * b * c * e),
             K::CrossEntropy2d => (passes * a * b * c * e + a * c * INDEX, passes * a * b * c * e),
             // Rows of the table that are touched are read and written with what is added.
-            K::ScatterAdd | K::IndexAdd | K::IndexPutAdd => {
+            K::ScatterAdd | K::ScatterReduce | K::IndexAdd | K::IndexPutAdd => {
                 let touched = c.min(a) * b * e;
                 (c * b * e + touched + c * INDEX, touched)
             }
@@ -288,6 +299,18 @@ impl Listed {
                     (a * c * e, a * b * e)
                 } else {
                     (a * b * e, a * c * e)
+                }
+            }
+            K::ResizeNearest | K::ResizeBilinear | K::ResizeBicubic => {
+                if backward { (a * b * d * e, a * b * c * e) } else { (a * b * c * e, a * b * d * e) }
+            }
+            K::SdpaCross | K::SdpaMask => {
+                let (queries, keys) = (a * b * c * f * e, a * b * d * f * e);
+                let mask = if self.kind == K::SdpaMask { g * c * d * e } else { 0.0 };
+                if backward {
+                    (3.0 * queries + 2.0 * keys + mask, queries + 2.0 * keys)
+                } else {
+                    (queries + 2.0 * keys + mask, queries)
                 }
             }
             K::Unfold => (a * b * c * e, a * b * d * f * e),

@@ -110,6 +110,7 @@ fn by_index(name: &str, call: &Call<'_>) -> Option<OpCall> {
                 "gather" if inner == 1 => forward(K::GatherRows, &[width, v, n]),
                 "gather" => forward(K::GatherDim, &[v, width, n]),
                 "scatter" => forward(K::Scatter, &[v, width, n]),
+                "scatter_reduce" => forward(K::ScatterReduce, &[v, width, n]),
                 _ => forward(K::ScatterAdd, &[v, width, n]),
             }
         }
@@ -225,8 +226,8 @@ fn maps(name: &str, call: &Call<'_>) -> Option<OpCall> {
         None => (name, false),
     };
     let pass = if backward { Pass::Bwd } else { Pass::Fwd };
-    // The gradient comes first in a backward.
-    let input = call.tensor(usize::from(backward))?;
+    // The gradient comes first in a backward, and some have nothing else.
+    let input = call.tensor(usize::from(backward)).or_else(|| call.output(0))?;
     match stem {
         "grid_sampler_2d" | "grid_sampler_3d" | "cudnn_grid_sampler" => {
             let grid = call.tensor(1 + usize::from(backward))?;
@@ -244,6 +245,20 @@ fn maps(name: &str, call: &Call<'_>) -> Option<OpCall> {
             let ([rows, area], [_, places]) = (spread(small, spatial)?, spread(large, spatial)?);
             let kind = if stem.contains("nearest") { K::Resize3dNearest } else { K::Resize3d };
             Some(of(kind, &[rows, area, places], pass, small.dtype))
+        }
+        "upsample_bicubic2d" | "upsample_bilinear2d" | "upsample_nearest2d" => {
+            let kind = match stem {
+                "upsample_bicubic2d" => K::ResizeBicubic,
+                // The forward of these has a model of its own.
+                _ if !backward => return None,
+                "upsample_bilinear2d" => K::ResizeBilinear,
+                _ => K::ResizeNearest,
+            };
+            let (small, large) =
+                if backward { (call.output(0)?, call.tensor(0)?) } else { (input, call.output(0)?) };
+            let ([_, area], [_, places]) = (spread(small, 2)?, spread(large, 2)?);
+            let (b, c) = (*small.sizes.first()?, *small.sizes.get(1)?);
+            Some(of(kind, &[b, c, area, places], pass, small.dtype))
         }
         _ if stem.starts_with("reflection_pad") || stem.starts_with("replication_pad") => {
             let spatial = stem.chars().rev().nth(1)?.to_digit(10)? as usize;

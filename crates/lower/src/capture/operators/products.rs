@@ -7,6 +7,7 @@ use preflop_ops::{
     Attention, Conv, ElementwiseKind as E, Gemm, Layout, Listed, ListedKind, Op, OpCall, Pass, Rnn, RnnKind,
     Rowwise, RowwiseKind,
 };
+use preflop_units::dtype::Dtype;
 
 pub(super) fn kernels(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
     match name {
@@ -227,8 +228,35 @@ fn attention(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCal
         calls.push(elementwise(E::Copy, count, grad.dtype));
     }
     let pass = if backward { Pass::Bwd } else { Pass::Fwd };
-    calls.push(OpCall::new(Op::Attention(op), pass, context.product(q.dtype)));
+    let one = OpCall::new(Op::Attention(op), pass, context.product(q.dtype));
+    calls.push(beside_the_square(name, call, one));
     Some(calls)
+}
+
+/// Attention to other keys than its own, or with a mask: kernels run it with other shares of waste.
+fn beside_the_square(name: &str, call: &Call<'_>, one: OpCall) -> OpCall {
+    let Op::Attention(a) = &one.op else { return one };
+    let mask_at = match name {
+        n if n.starts_with("_scaled_dot_product_flash") => return one,
+        "_scaled_dot_product_cudnn_attention_backward" => 8,
+        "_scaled_dot_product_efficient_attention_backward" => 4,
+        _ => 3,
+    };
+    if a.causal || a.dropout || a.kv_heads != a.heads || a.q_len == 1 {
+        return one;
+    }
+    let sizes = [a.batch, a.heads, a.q_len, a.kv_len, a.head_dim];
+    let listed = match call.tensor(mask_at) {
+        Some(mask) => {
+            // Matrices of the mask that exist: repeated ones have a stride of 0.
+            let beside = mask.sizes.iter().zip(mask.strides).rev().skip(2);
+            let matrices = beside.filter(|(_, stride)| **stride > 0).map(|(size, _)| *size).product();
+            Listed::new(ListedKind::SdpaMask, &[&sizes[..], &[matrices]].concat())
+        }
+        None if a.q_len != a.kv_len => Listed::new(ListedKind::SdpaCross, &sizes),
+        None => return one,
+    };
+    OpCall { op: Op::Listed(listed), dtype: if one.dtype.is_half() { one.dtype } else { Dtype::Fp32 }, ..one }
 }
 
 fn recurrent(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
