@@ -106,13 +106,12 @@ fn entry(row: &Cells, own_reading: bool) -> Result<(String, Entry), String> {
     let optional = |keys: &[&str]| -> Result<Option<f64>, String> {
         keys.iter().find(|key| row.contains_key(**key)).map_or(Ok(None), |key| number(row, key))
     };
-    let tensor = match optional(&["TC FLOPs"])? {
-        Some(flops) => flops,
+    let tensor = if let Some(flops) = optional(&["TC FLOPs"])? {
+        flops
+    } else {
         // A table that does not tell pipes: half precision is taken to use the tensor cores.
-        None => {
-            let half = text(row, &["Precision", "precision"]) != Some("FP32");
-            study.flops.0 * optional(&["tc_frac"])?.unwrap_or(if half { 1.0 } else { 0.0 }).min(1.0)
-        }
+        let half = text(row, &["Precision", "precision"]) != Some("FP32");
+        study.flops.0 * optional(&["tc_frac"])?.unwrap_or(if half { 1.0 } else { 0.0 }).min(1.0)
     };
     let half = optional(&["FP16 FLOPs"])?.unwrap_or(0.0);
     let kernel = StudyKernel {
