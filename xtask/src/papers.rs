@@ -134,7 +134,10 @@ fn reduced(found: &[&Value], pointer: &str, reduce: &str) -> anyhow::Result<f64>
 }
 
 fn is(value: &Value, word: &str) -> bool {
-    value.as_str().map_or_else(|| value.to_string(), str::to_string) == word
+    match value {
+        Value::String(text) => text == word,
+        other => format!("{other}") == word,
+    }
 }
 
 fn number(value: &Value) -> Option<f64> {
@@ -169,9 +172,11 @@ fn walk<'a>(value: &'a Value, path: &[&str], found: &mut Vec<&'a Value>) {
     }
 }
 
-/// The works (name, title) and the rows.
-#[allow(clippy::type_complexity)]
-fn parse(text: &str) -> anyhow::Result<(Vec<(String, String)>, Vec<Row>)> {
+/// Name and title of every work.
+type Works = Vec<(String, String)>;
+
+/// The works and the rows.
+fn parse(text: &str) -> anyhow::Result<(Works, Vec<Row>)> {
     let table: toml::Table = text.parse().with_context(|| format!("{ROWS} is not TOML"))?;
     let list = |key: &str| -> anyhow::Result<Vec<toml::Table>> {
         let items =

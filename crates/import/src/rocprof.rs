@@ -86,11 +86,11 @@ impl Size {
 }
 
 #[derive(Deserialize)]
-#[allow(clippy::struct_field_names)]
 struct Dispatch {
     start_timestamp: u64,
     end_timestamp: u64,
-    dispatch_info: Info,
+    #[serde(rename = "dispatch_info")]
+    info: Info,
 }
 
 #[derive(Deserialize)]
@@ -137,7 +137,7 @@ pub fn read(mut reader: impl Read, name: &str, meter: &mut Meter) -> Result<Prof
 fn add(process: Process, profile: &mut Profile) {
     let mut devices: HashMap<u64, i32> = HashMap::new();
     for agent in process.agents.into_iter().filter(|a| a.kind == GPU) {
-        let id = i32::try_from(devices.len()).unwrap_or(i32::MAX);
+        let Ok(id) = i32::try_from(devices.len()) else { break };
         devices.insert(agent.id.handle, id);
         if profile.devices.iter().all(|d| d.id != i64::from(id)) {
             profile.devices.push(Device {
@@ -163,28 +163,28 @@ fn add(process: Process, profile: &mut Profile) {
     let records = process.buffer_records;
     profile.reading.events += (records.kernel_dispatch.len() + records.memory_copy.len()) as u64;
     for d in records.kernel_dispatch {
-        let Some(device) = devices.get(&d.dispatch_info.agent_id.handle) else { continue };
+        let Some(device) = devices.get(&d.info.agent_id.handle) else { continue };
         let Some(dur_ns) = d.end_timestamp.checked_sub(d.start_timestamp) else {
             profile.reading.unreadable += 1;
             continue;
         };
-        let threads = d.dispatch_info.workgroup_size.all().max(1);
+        let threads = d.info.workgroup_size.all().max(1);
         profile.reading.kept += 1;
         profile.gpu_events.push(GpuEvent {
             start_ns: i64::try_from(d.start_timestamp).unwrap_or(i64::MAX),
             dur_ns: i64::try_from(dur_ns).unwrap_or(i64::MAX),
-            name: names.get(&d.dispatch_info.kernel_id).copied().unwrap_or(unknown),
+            name: names.get(&d.info.kernel_id).copied().unwrap_or(unknown),
             kind: GpuKind::Kernel,
             graph: false,
             device: *device,
-            stream: d.dispatch_info.queue_id.handle as i32,
+            stream: d.info.queue_id.handle as i32,
             correlation: 0,
             external: 0,
             // AMD's grids count threads, not blocks.
-            blocks: d.dispatch_info.grid_size.all().div_ceil(threads),
+            blocks: d.info.grid_size.all().div_ceil(threads),
             threads: u32::try_from(threads).unwrap_or(0),
             registers: 0,
-            shared_bytes: u32::try_from(d.dispatch_info.group_segment_size).unwrap_or(0),
+            shared_bytes: u32::try_from(d.info.group_segment_size).unwrap_or(0),
             has_resources: false,
             bytes: 0,
         });

@@ -12,7 +12,8 @@ use std::io::Write as _;
 #[derive(Debug, Serialize)]
 #[allow(clippy::struct_field_names)]
 struct Year {
-    year: u32,
+    #[serde(rename = "year")]
+    ends: u32,
     /// GPUs that came in this year.
     gpus: Vec<String>,
     fp32_tflops: f64,
@@ -44,9 +45,9 @@ pub fn run(plot: Option<&str>, output: &Output) -> anyhow::Result<()> {
                 tensor = Some(tensor.unwrap_or(0.0).max(rate.tflops()));
             }
         }
-        if years.last().is_none_or(|y| y.year != year) {
+        if years.last().is_none_or(|y| y.ends != year) {
             let zero = Year {
-                year,
+                ends: year,
                 gpus: Vec::new(),
                 fp32_tflops: 0.0,
                 tensor_16bit_tflops: None,
@@ -78,7 +79,7 @@ pub fn run(plot: Option<&str>, output: &Output) -> anyhow::Result<()> {
 fn chart(years: &[Year]) -> LineChart {
     let line = |name: &str, get: fn(&Year) -> f64| Line {
         name: name.to_string(),
-        points: years.iter().map(|y| (f64::from(y.year), get(y))).collect(),
+        points: years.iter().map(|y| (f64::from(y.ends), get(y))).collect(),
         second_axis: false,
     };
     LineChart {
@@ -108,7 +109,7 @@ fn print(years: &[Year], output: &Output) -> anyhow::Result<()> {
     ]);
     for y in years {
         table.add_row(vec![
-            y.year.to_string(),
+            y.ends.to_string(),
             three_digits(y.fp32_tflops),
             y.tensor_16bit_tflops.map_or_else(|| "-".to_string(), three_digits),
             three_digits(y.dram_gbs),

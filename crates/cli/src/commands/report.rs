@@ -20,7 +20,7 @@ use preflop_core::report::{Question, Recorded, Report, changes, markdown, report
 use preflop_core::roofline::{By, Machine, MachineData, Rows, entries_of_iteration, entries_of_profile};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
-use preflop_core::transfer::{self, Options};
+use preflop_core::transfer::{self, Host, Options};
 use std::io::Write as _;
 
 /// Report on one iteration: time, memory, cost, what binds, what would help, charts, layers
@@ -154,7 +154,9 @@ fn recorded(args: &ReportArgs, profile: &Profile, output: &Output) -> anyhow::Re
     let model = TimeModel::embedded();
     let explanation = explain::explain(&analysis, &model, Some(&gpu));
     let (entries, sources) = entries_of_profile(&analysis, &model, &gpu);
-    let transfer = transfer::transfer(&analysis, &model, &gpu, &targets, &Options::default());
+    // Beside a measured iteration, which holds the profiler's own time, the others keep it too.
+    let options = Options { host: Host::Factor(1.0), ..Options::default() };
+    let transfer = transfer::transfer(&analysis, &model, &gpu, &targets, &options);
     let title = recording::title(&analysis);
     let command = command(args, None);
     let all: Vec<Gpu> = std::iter::once(gpu.clone()).chain(targets.iter().cloned()).collect();

@@ -33,6 +33,8 @@ const MAX_MARKS: usize = 1000;
 /// Draws into a file.
 pub fn write(path: &str, title: &str, views: &[View], wanted: &Wanted) -> anyhow::Result<()> {
     let Some(first) = views.first() else { return Err(InputError::new("there is nothing to draw").into()) };
+    // A roof that the machine lacks is refused, whichever chart is drawn.
+    pipe(first, wanted.roof)?;
     let bytes = if path.to_ascii_lowercase().ends_with(".html") {
         page::roofline(title, views, wanted.per_call, (wanted.kind, wanted.level), MAX_MARKS)?.into_bytes()
     } else {
@@ -220,17 +222,15 @@ fn classic(
     wanted: &Wanted,
     hierarchical: bool,
 ) -> anyhow::Result<Chart> {
-    let levels: Vec<Level> = if hierarchical { Level::ALL.to_vec() } else { vec![Level::Dram] };
+    let levels: Vec<Level> = if hierarchical { Level::ALL.to_vec() } else { vec![wanted.level] };
     let levels: Vec<Level> = levels.into_iter().filter(|l| first.machine.bandwidth(*l).is_some()).collect();
     let point = |(_, row): &(&str, &Row)| RatePoint {
         intensity: levels.iter().map(|l| row.work.intensity(*l).filter(|x| *x > 0.0)).collect(),
         rate: if row.work.time.0 > 0.0 { row.work.total_flops().0 / row.work.time.0 } else { 0.0 },
         radius: if wanted.by_view { 4.0 } else { radius(row.share) },
-        flagged: row
-            .bounds
-            .passed(row.work.time)
-            .iter()
-            .any(|r| hierarchical || matches!(r, Resource::Compute | Resource::Dram)),
+        flagged: row.bounds.passed(row.work.time).iter().any(|r| {
+            hierarchical || *r == Resource::Compute || r.name() == wanted.level.name().to_lowercase()
+        }),
     };
     let series = groups(views, wanted)
         .into_iter()
