@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// Reads CSV (also gzipped) or JSON Lines with the columns op, phase, dtype and shape, and prints one JSON object
 /// per row, in order. A row that cannot be predicted gives {"error": ..}, and the exit status is then 1.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop ops ops.csv.gz --gpu h200 > times.jsonl
+  preflop ops ops.jsonl --gpu a100 --human")]
 pub struct OpsArgs {
     /// Operator file, or `-` for standard input
     file: String,
