@@ -4,6 +4,6 @@ import * as Plot from "@observablehq/plot";
 export function draw(options: Plot.PlotOptions): ReturnType<typeof Plot.plot> {
   const plot = Plot.plot(options);
   // Plot names the parts of a chart, but a name needs a role.
-  for (const part of plot.querySelectorAll("g[aria-label]")) part.setAttribute("role", "group");
+  for (const part of plot.querySelectorAll("svg [aria-label], :scope > [aria-label]")) part.setAttribute("role", part.tagName === "g" ? "group" : "img");
   return plot;
 }
