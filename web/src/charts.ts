@@ -1,5 +1,6 @@
 // The charts: one source for the chart page and the report.
 import * as Plot from "@observablehq/plot";
+import { draw } from "./draw";
 import { digits, percent, si, time } from "./format";
 import { BOX, FLAG, GUIDE } from "./style";
 import { bandwidthAt, bytesAt, LEVELS, LEVEL_NAMES, type Level, type Machine, type Row } from "./types";
@@ -155,7 +156,7 @@ export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTM
     return { p, x: bytes * cut, y: flops * cut, inside: cut === 1 };
   });
   const color = (m: Mark): string => o.style(m.group)[0];
-  return Plot.plot({
+  return draw({
     width, height, marginLeft: margin.left, marginRight: margin.right, marginTop: margin.top, marginBottom: margin.bottom,
     style: { fontSize: small ? "10px" : "12px", background: "transparent", overflow: "visible" },
     x: { type: "log", domain: [x0, x1], axis: null }, y: { type: "log", domain: [y0, y1], axis: null },
@@ -227,7 +228,7 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
   const decade = (o.width - margin.left - margin.right) / (xd[1] - xd[0]);
   const along = 60;
   const angle = -(Math.atan2(perDecade, decade) * 180) / Math.PI;
-  return Plot.plot({
+  return draw({
     width: o.width, height, marginLeft: margin.left, marginRight: margin.right, marginTop: margin.top, marginBottom: margin.bottom,
     style: { fontSize: small ? "10px" : "12px", background: "transparent", overflow: "visible" },
     x: { type: "log", domain: [x0, x1], axis: null }, y: { type: "log", domain: [y0, y1], axis: null },
@@ -275,7 +276,7 @@ function mergedRoofs(machine: Machine): { rate: number; names: string[] }[] {
 /** Horizontal bars of shares of time. */
 export function shareBars(rows: { name: string; time_ms: number; share: number; class?: string }[], width: number): SVGSVGElement | HTMLElement {
   const left = Math.min(150, width * 0.36);
-  return Plot.plot({
+  return draw({
     width, height: 30 + 22 * rows.length, marginLeft: left, marginRight: 110, marginTop: 4, marginBottom: 22,
     style: { fontSize: "12px", background: "transparent" },
     x: { axis: null, domain: [0, Math.max(...rows.map((r) => r.share), 1e-9)] },

@@ -68,9 +68,9 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Messages are kept to one line, and are built from `{:#}` so that `RUST_BACKTRACE` adds nothing.
+    /// Messages are kept to one line, and are built from the causes so that `RUST_BACKTRACE` adds nothing.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        let message = one_line(&format!("{error:#}"));
+        let message = one_line(&said_once(error));
         if let Some(rows) = error.downcast_ref::<RowsFailed>() {
             let hint = Some(format!("the first is {}", one_line(&rows.first)));
             return Self { message, hint, status: 1 };
@@ -136,6 +136,19 @@ pub fn usage(error: &clap::Error) -> u8 {
     Failure::usage(error).print()
 }
 
+/// An error with its causes, each said once: some errors name their cause in their own words already.
+fn said_once(error: &anyhow::Error) -> String {
+    let mut said = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if said.is_empty() {
+            said = cause;
+        } else if !said.ends_with(&cause) {
+            said = format!("{said}: {cause}");
+        }
+    }
+    said
+}
+
 /// White space of any kind becomes one blank, and control characters (an input may hold terminal escapes)
 /// are left out.
 fn one_line(text: &str) -> String {
@@ -149,6 +162,14 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_that_was_named_is_not_named_again() {
+        let inner = || anyhow::anyhow!("no such file");
+        assert_eq!(said_once(&inner().context("cannot open `x`")), "cannot open `x`: no such file");
+        let named = inner().context("cannot open `x`: no such file");
+        assert_eq!(said_once(&named), "cannot open `x`: no such file");
+    }
 
     #[test]
     fn messages_stay_on_one_line_without_escapes() {

@@ -183,7 +183,11 @@ pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
 
 /// Three significant digits: `0.0123`, `1.23`, `12.3`, `123`, `1230`.
 pub fn three_digits(x: f64) -> String {
-    if x == 0.0 || !x.is_finite() {
+    if x == 0.0 {
+        // Not `-0`, which a difference may give.
+        return "0".to_string();
+    }
+    if !x.is_finite() {
         return format!("{x}");
     }
     let exponent = x.abs().log10().floor();
@@ -279,6 +283,7 @@ mod tests {
             (123.4, "123"),
             (1234.0, "1230"),
             (0.0, "0"),
+            (-0.0, "0"),
             (-2.5, "-2.50"),
             (1e-9, "1.00e-9"),
         ] {

@@ -64,6 +64,40 @@ fn json_keeps_its_names_and_every_price_is_dated() {
 }
 
 #[test]
+fn it_ends_with_the_answer_and_folds_away_what_has_no_room() {
+    let page = |extra: &[&str]| {
+        let output = run(&with(&["compare", "resnet50", "--batch", "256"], extra));
+        String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let folded = page(&[]);
+    for words in ["Fastest that fits: ", "Cheapest: ", "Best value", "To do better: ", "(--all shows them)."]
+    {
+        assert!(folded.contains(words), "`{words}` is not in: {folded}");
+    }
+    assert!(!folded.contains("p4000") && folded.contains("90 % interval"), "{folded}");
+    assert!(page(&["--all"]).contains("p4000"));
+    assert!(page(&["--gpus", "p4000"]).contains("No GPU has room: p4000"));
+    let top = json(&["compare", "resnet50", "--top", "3", "--json"]);
+    assert_eq!(top.as_array().unwrap().len(), 3);
+    let h200 = json(&["compare", "resnet50", "--gpu", "h200,mi300x", "--json"]);
+    let evidence =
+        |gpu: &str| h200.as_array().unwrap().iter().find(|r| r["gpu"] == gpu).unwrap()["evidence"].clone();
+    assert_eq!((evidence("h200"), evidence("mi300x")), ("measured".into(), "never measured".into()));
+}
+
+#[test]
+fn a_file_is_read_anew_for_every_batch() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/hub_config/llama.json");
+    let best =
+        |batch: &str| json(&["compare", file, "--gpus", "h200", "--batch", batch, "--json"])[0].clone();
+    let (one, eight, searched) = (best("1"), best("8"), best("1,8"));
+    assert_eq!((&one["batch"], &eight["batch"]), (&1.into(), &8.into()));
+    assert!(eight["memory_mib"].as_f64() > one["memory_mib"].as_f64(), "{one} {eight}");
+    assert_eq!(searched["samples_per_s"], eight["samples_per_s"]);
+    refuses(&["compare", "resnet50", "--dim", "batch=8"], &["--dim"]);
+}
+
+#[test]
 fn a_users_price_and_measurement_count() {
     let base = ["compare", "resnet50", "--gpus", "v100,h100", "--json"];
     let plain = json(&base);

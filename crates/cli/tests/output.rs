@@ -76,6 +76,8 @@ fn lists_fit_the_terminal() {
             &["gpus", "show", "mi100"],
             &["models"],
             &["predict", "bert-base", "--gpu", "a100"],
+            &["compare", "resnet50", "--all"],
+            &["advise", "resnet50", "--gpu", "a100"],
         ] {
             let shown = text(preflop(args).env("COLUMNS", width.to_string()));
             let longest = shown.lines().map(|l| l.chars().count()).max().unwrap();

@@ -22,11 +22,20 @@ const LONGEST_NAME: usize = 48;
 
 /// Three significant digits.
 fn digits(x: f64) -> String {
-    if x == 0.0 || !x.is_finite() {
+    if x == 0.0 {
+        // Not `-0`, which a difference may give.
+        return "0".to_string();
+    }
+    if !x.is_finite() {
         return format!("{x}");
     }
     let places = (2.0 - x.abs().decimal_log().floor()).clamp(0.0, 6.0) as usize;
     format!("{x:.places$}")
+}
+
+/// A count: whole where it is, three digits where it is a mean.
+fn count(x: f64) -> String {
+    if x.fract() == 0.0 { format!("{x:.0}") } else { digits(x) }
 }
 
 fn ms(x: f64) -> String {
@@ -122,7 +131,7 @@ impl Page {
         self.heading(title);
         let rows: Vec<Vec<String>> = parts
             .iter()
-            .map(|p| vec![p.name.clone(), ms(p.time_ms), percent(p.share), digits(p.launches)])
+            .map(|p| vec![p.name.clone(), ms(p.time_ms), percent(p.share), count(p.launches)])
             .collect();
         self.table(&["", "GPU time", "share", "launches"], &rows);
     }
@@ -186,7 +195,7 @@ pub fn explanation(e: &Explanation, style: Style) -> String {
         "iteration {}, GPU busy {} in {} launches",
         ms(e.iteration_ms),
         ms(e.gpu_wall_ms),
-        digits(e.launching.launches)
+        count(e.launching.launches)
     ));
     page.list(&format!(
         "GPU utilisation {}, CPU utilisation {}, host time without waits {}",

@@ -1,5 +1,6 @@
 // Charts of the application; the Roofline ones are those of the report (../charts).
 import * as Plot from "@observablehq/plot";
+import { draw } from "../draw";
 import { digits, percent, si, time } from "../format";
 import type { DesignAnswer, LayerLine, Offer, Score, Target } from "./answers";
 import { BOTTLENECK_COLORS, BOTTLENECK_NAMES, BOUND_COLORS, BOUND_NAMES } from "./colors";
@@ -13,7 +14,7 @@ const TIP = { fill: "var(--card)", stroke: "var(--line)", fontSize: 12, lineWidt
 export function layerChart(layers: LayerLine[], chosen: string, width: number): Chart {
   const rows = layers.map((layer, i) => ({ ...layer, i }));
   const most = Math.max(...rows.map((r) => r.time_us), 1e-9);
-  return Plot.plot({
+  return draw({
     width, height: Math.min(300, Math.max(200, width * 0.28)), marginLeft: 64, marginRight: 12, marginTop: 18, marginBottom: 32, style: style(width),
     x: { domain: [0, rows.length], axis: null },
     y: { domain: [0, most], label: null, ticks: 5, tickFormat: (v: number) => time(v), grid: true },
@@ -61,7 +62,7 @@ export function paretoChart(offers: Offer[], width: number): Chart | null {
     else if (o.pareto && take(px - long / 2, py - 13, long)) below.push(o);
   }
   const color = (o: Offer): string => (o.keeps_limits === false ? "var(--soft)" : o.pareto ? "#d55e00" : "var(--accent)");
-  return Plot.plot({
+  return draw({
     width, height, marginLeft: 62, marginRight: 28, marginTop: 26, marginBottom: 44, style: style(width),
     x: { type: "log", domain: span(priced.map((o) => o.hours)), label: "hours for a million samples", labelAnchor: "center", labelArrow: "none", ticks: 5, tickFormat: (v: number) => digits(v) },
     y: { type: "log", domain: [u0, u1], label: "US dollars for a million samples", labelArrow: "none", ticks: 5, tickFormat: (v: number) => `$${digits(v)}`, grid: true },
@@ -83,7 +84,7 @@ export function designChart(designs: DesignAnswer[], width: number): Chart {
   const names = designs.map((d) => d.name);
   const parts = designs.flatMap((d) => Object.entries(d.bottleneck_ms).map(([key, ms]) => ({ name: d.name, key, height: (d.speedup * ms) / d.time_ms, share: ms / d.time_ms, d })));
   const keys = Object.keys(BOTTLENECK_COLORS);
-  return Plot.plot({
+  return draw({
     width, height: Math.min(340, Math.max(260, width * 0.36)), marginLeft: 46, marginRight: 8, marginTop: 24, marginBottom: 40, style: style(width),
     x: { domain: names, label: width < 640 ? "option" : null, tickSize: 0, padding: 0.25, tickFormat: (name: string) => (width < 640 ? name.replace("option ", "") : name) },
     y: { label: "speed-up", labelArrow: "none", grid: true, tickFormat: (v: number) => `${digits(v)}x`, ticks: 5 },
@@ -101,7 +102,7 @@ export function designChart(designs: DesignAnswer[], width: number): Chart {
 /** Iterations on other GPUs with their intervals. */
 export function transferChart(targets: Target[], measured: { gpu: string; ms: number }, width: number): Chart {
   const rows = [...targets].sort((a, b) => a.iteration_ms - b.iteration_ms);
-  return Plot.plot({
+  return draw({
     width, height: 68 + 17 * rows.length, marginLeft: Math.min(130, width * 0.34), marginRight: 60, marginTop: 46, marginBottom: 8, style: style(width),
     x: { type: "log", label: "time of one iteration", labelArrow: "none", labelOffset: 42, axis: "top", ticks: width < 520 ? 3 : 5, tickFormat: (v: number) => si(v / 1e3, "s"), grid: true },
     y: { domain: rows.map((r) => r.gpu), label: null, tickSize: 0 },
@@ -118,7 +119,7 @@ export function transferChart(targets: Target[], measured: { gpu: string; ms: nu
 /** Mean errors by family beside those of a plain roofline. */
 export function errorChart(rows: Score[], width: number): Chart {
   const order = [...rows].sort((a, b) => a.mean_percent - b.mean_percent);
-  return Plot.plot({
+  return draw({
     width, height: 76 + 26 * order.length, marginLeft: Math.min(120, width * 0.32), marginRight: 70, marginTop: 46, marginBottom: 8, style: style(width),
     x: { label: "mean error in percent", labelArrow: "none", labelOffset: 42, axis: "top", ticks: width < 520 ? 4 : 8, grid: true, domain: [0, Math.max(...order.map((r) => Math.max(r.mean_percent, r.roofline_mean_percent)))] },
     y: { domain: order.map((r) => r.family), label: null, tickSize: 0 },

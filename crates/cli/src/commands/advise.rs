@@ -11,6 +11,9 @@ use std::io::Write as _;
 
 /// Rank the options that make a run faster: compile, CUDA graphs, layout, number formats, optimizer, batch
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop advise resnet50 --gpu a100
+  preflop advise step.json --gpu h200 --json    # a recorded step")]
 pub struct AdviseArgs {
     /// Model name (see `preflop models`), or a file: captured graph, .onnx, .pt2, Hugging Face config.json
     model: String,
@@ -43,7 +46,7 @@ pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
     };
     writeln!(out, "{}{already} on {}: {}\n", job.graph.name, gpu.name, ms(ranking.base_ms))?;
     for way in ranking.options.iter().take(SHOWN) {
-        line(&mut out, way)?;
+        line(&mut out, way, output.width)?;
     }
     let left = ranking.options.len().saturating_sub(SHOWN);
     if left > 0 {
@@ -59,10 +62,9 @@ fn ms(time: f64) -> String {
     output::time(Seconds(time / 1e3))
 }
 
-fn line(out: &mut impl std::io::Write, way: &Advice) -> std::io::Result<()> {
+fn line(out: &mut impl std::io::Write, way: &Advice, width: usize) -> std::io::Result<()> {
     let fits = if way.fits { "" } else { ", DOES NOT FIT" };
-    writeln!(
-        out,
+    let first = format!(
         "{:+5.0} %  {} ({} to {})  {}{fits}  {}",
         -100.0 * way.gain,
         ms(way.iteration_ms),
@@ -70,10 +72,15 @@ fn line(out: &mut impl std::io::Write, way: &Advice) -> std::io::Result<()> {
         ms(way.high_ms),
         output::memory(Bytes::from_mib(way.memory_mib)),
         way.options.join(" ")
-    )?;
+    );
+    writeln!(out, "{}", output::wrapped(&first, width, INDENT))?;
     for (how, cost) in way.how.iter().zip(&way.cost) {
         let cost = if cost.is_empty() { String::new() } else { format!("  ({cost})") };
-        writeln!(out, "         {how}{cost}")?;
+        let room = width.saturating_sub(INDENT.len());
+        writeln!(out, "{INDENT}{}", output::wrapped(&format!("{how}{cost}"), room, INDENT))?;
     }
     Ok(())
 }
+
+/// Below the gain stands what to write.
+const INDENT: &str = "         ";

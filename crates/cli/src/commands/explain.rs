@@ -11,6 +11,9 @@ use std::path::PathBuf;
 
 /// Explain where the time of a recording goes and what would help
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop explain trace.json.gz
+  preflop explain run.sqlite --json")]
 pub struct ExplainArgs {
     /// Recording: PyTorch profiler JSON, Nsight Systems SQLite, Nsight Compute CSV or Chakra JSON, plain, .gz or .zst
     profile: PathBuf,

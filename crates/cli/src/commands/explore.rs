@@ -274,12 +274,13 @@ fn print(report: &Report, args: &ExploreArgs, output: &Output) -> anyhow::Result
     let mut out = output::stdout();
     writeln!(
         out,
-        "{} on {}: {} in {} layers; {} designs",
+        "{} on {}: {} in {} layers; {} {}",
         output.bold(report.network),
         report.base,
         output::si(report.base_time_ms / 1e3, "s"),
         report.layers,
-        report.designs.len()
+        report.designs.len(),
+        if report.designs.len() == 1 { "design" } else { "designs" }
     )?;
     writeln!(out)?;
     let mut table = output.table(&[

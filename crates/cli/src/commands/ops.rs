@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 /// per row, in order. A row that cannot be predicted gives {"error": ..}, and the exit status is then 1. With `-o` or `--format` it
 /// writes a table: the columns above with the answers beside them.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop ops ops.csv.gz --gpu h200 > times.jsonl
+  preflop ops ops.jsonl --gpu a100 --human")]
 pub struct OpsArgs {
     /// Operator file, or `-` for standard input
     pub(super) file: String,

@@ -28,6 +28,10 @@ use std::io::Write as _;
 /// Writes one HTML file that works offline with -o, or Markdown with --md. Parts, layers and advice are of the
 /// first GPU; all GPUs are compared. Of a recording they are of the GPU it ran on, and the others are predicted from it.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop report resnet50 --gpu h200,a100 --precision amp -o report.html
+  preflop report trace.json.gz -o report.html        # a recording
+  preflop report gpt2 --gpu h100 --md")]
 pub struct ReportArgs {
     /// Model name (see `preflop models`), a captured graph in JSON, or a recording (PyTorch profiler JSON, Nsight
     /// Systems SQLite, Nsight Compute CSV; plain, .gz or .zst)

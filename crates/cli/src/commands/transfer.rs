@@ -19,6 +19,8 @@ use std::path::PathBuf;
 
 /// Predict a recorded iteration on other GPUs
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop transfer trace.json.gz --to h100,l4")]
 pub struct TransferArgs {
     /// Recording: PyTorch profiler JSON, Nsight Systems SQLite or Nsight Compute CSV, plain, .gz or .zst
     profile: PathBuf,
