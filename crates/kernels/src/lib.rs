@@ -47,8 +47,6 @@ pub struct Machine {
     pub hot_size: f64,
     /// The same of the GPU whose constants apply.
     pub fitted_size: f64,
-    /// Are the constants those of several GPUs together? Then operands that stay are taken to be no slower than those from DRAM.
-    pub pooled: bool,
     /// What competes for those bytes from one call to the next.
     pub reuse: Reuse,
     /// Seconds that one result of a tile takes an SM, per element of the sum that it costs ([`tile::Constants::drain`]).
@@ -115,7 +113,6 @@ impl Machine {
             hot: gpu.l2.0,
             hot_size: gpu.l2_size.0,
             fitted_size: gpu.l2_size.0,
-            pooled: false,
             reuse: Reuse::OWN,
             drain: drain(gpu, dtype),
             latency: LATENCY_CLOCK / gpu.boost_clock.0,
@@ -149,12 +146,6 @@ impl Machine {
     #[must_use]
     pub fn fitted_on(self, other: &Self) -> Self {
         Self { fitted_size: other.hot_size, ..self }
-    }
-
-    /// This machine with constants of several GPUs together, each with its own cache.
-    #[must_use]
-    pub fn fitted_on_several(self) -> Self {
-        Self { pooled: true, ..self }
     }
 
     /// What `form` says of a call, with the rate that the power limit allows for as long as the call takes.

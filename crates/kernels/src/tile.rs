@@ -212,10 +212,7 @@ impl Fixed {
         let miss = machine.reuse.miss(operands, machine.hot_size);
         let fitted = machine.reuse.miss(operands, machine.fitted_size);
         let bytes = p.read + p.written;
-        let cold = bytes / (c.bw * machine.dram);
-        let hot = bytes / (c.hot * machine.hot);
-        let hot = if machine.pooled { hot.min(cold) } else { hot };
-        let dram = mixed(cold, hot, fitted, miss);
+        let dram = mixed(bytes / (c.bw * machine.dram), bytes / (c.hot * machine.hot), fitted, miss);
         Self {
             dram,
             miss,
@@ -427,7 +424,6 @@ mod tests {
         hot: 9.77e12,
         hot_size: 60e6,
         fitted_size: 60e6,
-        pooled: false,
         reuse: crate::Reuse::OWN,
         drain: 2.0 * 132.0 / 790e12,
         latency: 1.0,

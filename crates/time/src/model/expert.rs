@@ -97,13 +97,6 @@ pub fn plain_as_measured(gpu: &Gpu) -> bool {
     matches!(kernels_of(gpu), Architecture::Hopper | Architecture::Blackwell)
 }
 
-/// Does what was learned on a GPU hold on another of its generation? What a board at its power limit teaches is mostly that limit, so that it speaks for
-/// chips of its own compute capability alone.
-fn same_chips(gpu: &Gpu, reference: &Gpu) -> bool {
-    let limited = reference.plain_limit.0 < 0.95 * reference.plain_burst.0;
-    !limited || gpu.compute_capability.is_empty() || gpu.compute_capability == reference.compute_capability
-}
-
 /// The generation whose fp32 kernels are nearest. With the tiles that a generation has, Volta's constants give the
 /// A100's products to 9 % and the A100's Volta's; AMD's matrix cores are a world of their own.
 fn kin(generation: Architecture) -> Option<Architecture> {
@@ -180,17 +173,12 @@ impl TimeModel {
         let form = if nearness == Nearness::Here {
             at
         } else {
-            let here = expert.library.machine(gpu, dtype);
-            let here = if nearest == Architecture::Other {
-                here.fitted_on_several()
-            } else {
-                here.fitted_on(&there)
-            };
+            let here = expert.library.machine(gpu, dtype).fitted_on(&there);
             expert.library.form(g, dtype, &constants, &here, own)
         };
         let x = gemm::features(g, dtype, &at, &there, nearest);
         let (forest, trust) = match (nearest, gpu.vendor) {
-            (n, _) if n == own && same_chips(gpu, reference) => (expert.forest, 1.0),
+            (n, _) if n == own => (expert.forest, 1.0),
             (Architecture::Other, Vendor::Amd) => (expert.pooled, 0.0),
             (Architecture::Other, _) => (expert.pooled, TRUST_POOLED),
             _ => (expert.forest, TRUST_KIN),
