@@ -87,6 +87,7 @@ pub struct Answer<'a> {
     pub changes: Vec<fit::Change>,
     /// Hours that the tokens asked for take.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub tokens_hours: Option<f64>,
     pub memory: MemoryParts,
     pub gpu_memory_mib: f64,

@@ -158,7 +158,7 @@ pub struct Setup {
 }
 
 /// A change that needs less memory, and what it does to the time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Change {
     /// In words.
     pub change: String,

@@ -131,7 +131,15 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
         K::MaxRows | K::VarMean | K::LogSumExp => {
             let few = if a < 264.0 { 64.0 } else { 0.0 };
             let chain = b.min(b / 512.0 + few);
-            Counts { bytes: a * b * e, work: a * b, chain, blocks: a / 4.0, turn: b / 128.0, pieces: a, ..base }
+            Counts {
+                bytes: a * b * e,
+                work: a * b,
+                chain,
+                blocks: a / 4.0,
+                turn: b / 128.0,
+                pieces: a,
+                ..base
+            }
         }
         K::ScatterAdd
         | K::ScatterReduce
@@ -227,9 +235,13 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
             let turn = b / 512.0;
             Counts { bytes: (2.0 + extra) * a * b * e, work: a * b, chain: turn, blocks: a, turn, ..base }
         }
-        K::LstmCell | K::GruCell => {
-            Counts { launches: 1.0 + 2.0 * extra, bytes: 18.0 * a * b * e, work: a * b, chain: extra * a, ..base }
-        }
+        K::LstmCell | K::GruCell => Counts {
+            launches: 1.0 + 2.0 * extra,
+            bytes: 18.0 * a * b * e,
+            work: a * b,
+            chain: extra * a,
+            ..base
+        },
         K::Cholesky | K::Solve | K::Inverse | K::Qr | K::Eigh | K::Svd | K::SolveTriangular => {
             let launches = match o.kind {
                 K::SolveTriangular => 5.0,
@@ -324,7 +336,8 @@ fn scan(o: &Listed, e: f64) -> Counts {
     let [a, b, c, ..] = o.numbers();
     let n = a * b * c;
     let places = if o.kind == K::CumMax { INDEX } else { 0.0 };
-    let all = Counts { launches: 1.0, bytes: n * (2.0 * e + places), work: n, blocks: 1.0, ..Counts::default() };
+    let all =
+        Counts { launches: 1.0, bytes: n * (2.0 * e + places), work: n, blocks: 1.0, ..Counts::default() };
     if c > 1.0 {
         Counts { way: "inner", chain: b, blocks: a * c / 256.0, turn: b, ..all }
     } else if a == 1.0 {
@@ -540,7 +553,9 @@ mod tests {
     fn a_better_gpu_is_never_slower() {
         let gpu = catalog::find("h200").unwrap();
         for &kind in K::ALL {
-            for (sizes, pass) in [([7; 7], Pass::Fwd), ([300; 7], Pass::Bwd), ([300; 7], Pass::Wgrad), ([5000; 7], Pass::Fwd)] {
+            for (sizes, pass) in
+                [([7; 7], Pass::Fwd), ([300; 7], Pass::Bwd), ([300; 7], Pass::Wgrad), ([5000; 7], Pass::Fwd)]
+            {
                 let (op, call) = call(kind, &sizes, pass);
                 let counts = counts(&op, &call);
                 let before = form(&GENERIC, &terms(&counts, &gpu));

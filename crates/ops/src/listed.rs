@@ -220,7 +220,9 @@ impl Listed {
             K::ResizeBilinear => 8.0 * a * b * d,
             K::ResizeBicubic => 35.0 * a * b * d,
             // Backward has five products instead of two.
-            K::SdpaCross | K::SdpaMask => 4.0 * a * b * c * d * f * if pass == Pass::Bwd { 2.5 / 1.5 } else { 1.0 },
+            K::SdpaCross | K::SdpaMask => {
+                4.0 * a * b * c * d * f * if pass == Pass::Bwd { 2.5 / 1.5 } else { 1.0 }
+            }
             K::Fold => a * b * d * f,
             K::MaxPool3d | K::AvgPool3d => a * c * d,
             K::CtcLoss => 6.0 * a * b * (2.0 * d + 1.0),
@@ -302,7 +304,11 @@ impl Listed {
                 }
             }
             K::ResizeNearest | K::ResizeBilinear | K::ResizeBicubic => {
-                if backward { (a * b * d * e, a * b * c * e) } else { (a * b * c * e, a * b * d * e) }
+                if backward {
+                    (a * b * d * e, a * b * c * e)
+                } else {
+                    (a * b * c * e, a * b * d * e)
+                }
             }
             K::SdpaCross | K::SdpaMask => {
                 let (queries, keys) = (a * b * c * f * e, a * b * d * f * e);

@@ -10,7 +10,7 @@ use crate::report::{Question, Report};
 use crate::run_args::{Job, RunArgs};
 use clap::Args;
 use preflop_core::Gpu;
-use preflop_core::cost::{Reserve, fit, quantity};
+use preflop_core::cost::{Reserve, fit, quantity, search};
 use preflop_core::model::{Iteration, Mode, ModelError, Stage, lower, zoo};
 use preflop_core::report::advise;
 use preflop_core::schedule::Schedule as _;
