@@ -95,11 +95,9 @@ fn plain(plan: Plan, placement: Placement) -> Plan {
 /// Width, inner width, layers, heads, key and value heads (0: as many as heads) and vocabulary that a family's configuration defaults to.
 fn defaults(family: &str) -> [u64; 6] {
     match family {
-        "mistral" | "ministral" => [4096, 14_336, 32, 32, 8, 32_000],
-        "mixtral" => [4096, 14_336, 32, 32, 8, 32_000],
-        "qwen2" => [4096, 22_016, 32, 32, 0, 151_936],
+        "mistral" | "ministral" | "mixtral" => [4096, 14_336, 32, 32, 8, 32_000],
+        "qwen2" | "qwen3" => [4096, 22_016, 32, 32, 0, 151_936],
         "qwen2_moe" => [2048, 5632, 24, 16, 0, 151_936],
-        "qwen3" => [4096, 22_016, 32, 32, 0, 151_936],
         "qwen3_moe" => [2048, 6144, 24, 32, 4, 151_936],
         "gemma" => [3072, 24_576, 28, 16, 0, 256_000],
         "gemma2" => [2304, 9216, 26, 8, 4, 256_000],
