@@ -152,7 +152,7 @@ fn rank_by(text: &str) -> Result<RankBy, String> {
 }
 
 fn dataset_size(text: &str) -> Result<u64, String> {
-    match text.parse::<u64>() {
+    match quantity::count(text) {
         Ok(n) if (1..=1_000_000_000_000).contains(&n) => Ok(n),
         _ => Err("it must be a whole number from 1 to 1000000000000".to_string()),
     }
