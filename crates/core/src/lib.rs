@@ -37,6 +37,8 @@ pub mod model {
 /// The time of operators and of iterations.
 pub mod time {
     pub use preflop_learned::{choice, trees};
-    pub use preflop_schedule::{HostError, HostModel, IterationPrediction, Probe, Schedule, StepPrediction, iteration};
+    pub use preflop_schedule::{
+        HostError, HostModel, IterationPrediction, Probe, Schedule, StepPrediction, iteration,
+    };
     pub use preflop_time::*;
 }

@@ -155,7 +155,9 @@ pub fn report(path: &Path, gpu: &Gpu, update: bool) -> Result<()> {
         by_name.entry(name).or_default().push((m, us, (low..=high).contains(&m.us)));
     }
     let mut all: [Vec<(f64, f64)>; 2] = Default::default();
-    println!("| operator | rows | held back | error on these, mean / median | bias | in the interval | measured us |");
+    println!(
+        "| operator | rows | held back | error on these, mean / median | bias | in the interval | measured us |"
+    );
     println!("|---|---|---|---|---|---|---|");
     for (name, rows) in &by_name {
         let third: Vec<_> = rows.iter().filter(|(m, ..)| held(&m.call)).collect();

@@ -220,7 +220,9 @@ impl Listed {
             K::ResizeBilinear => 8.0 * a * b * d,
             K::ResizeBicubic => 35.0 * a * b * d,
             // Backward has five products instead of two.
-            K::SdpaCross | K::SdpaMask => 4.0 * a * b * c * d * f * if pass == Pass::Bwd { 2.5 / 1.5 } else { 1.0 },
+            K::SdpaCross | K::SdpaMask => {
+                4.0 * a * b * c * d * f * if pass == Pass::Bwd { 2.5 / 1.5 } else { 1.0 }
+            }
             K::Fold => a * b * d * f,
             K::MaxPool3d | K::AvgPool3d => a * c * d,
             K::CtcLoss => 6.0 * a * b * (2.0 * d + 1.0),
@@ -288,13 +290,25 @@ impl Listed {
             K::Fft2C2c => (2.0 * a * b * c * e, 2.0 * a * b * c * e),
             K::GridSample | K::GridSampleNearest => {
                 let (maps, results, grid) = (a * b * c * e, a * b * d * e, 2.0 * a * d * e);
-                if backward { (maps + results + grid, maps + grid) } else { (maps.min(4.0 * results) + grid, results) }
+                if backward {
+                    (maps + results + grid, maps + grid)
+                } else {
+                    (maps.min(4.0 * results) + grid, results)
+                }
             }
             K::Resize3d | K::Resize3dNearest | K::ReflectionPad => {
-                if backward { (a * c * e, a * b * e) } else { (a * b * e, a * c * e) }
+                if backward {
+                    (a * c * e, a * b * e)
+                } else {
+                    (a * b * e, a * c * e)
+                }
             }
             K::ResizeNearest | K::ResizeBilinear | K::ResizeBicubic => {
-                if backward { (a * b * d * e, a * b * c * e) } else { (a * b * c * e, a * b * d * e) }
+                if backward {
+                    (a * b * d * e, a * b * c * e)
+                } else {
+                    (a * b * c * e, a * b * d * e)
+                }
             }
             K::SdpaCross | K::SdpaMask => {
                 let (queries, keys) = (a * b * c * f * e, a * b * d * f * e);

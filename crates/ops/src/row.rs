@@ -231,7 +231,8 @@ fn elementwise_row(r: &Reader, phase: &str, dtype: Dtype) -> Result<OpCall, RowE
         if ElementwiseKind::from_name(r.op).is_some() {
             return Err(bad_phase(r.op, phase, "fwd, and bwd for activations"));
         }
-        let tables = ElementwiseKind::ALL.iter().map(|k| k.name()).chain(ListedKind::ALL.iter().map(|k| k.name()));
+        let tables =
+            ElementwiseKind::ALL.iter().map(|k| k.name()).chain(ListedKind::ALL.iter().map(|k| k.name()));
         let known = OPS.iter().copied().chain(tables);
         return Err(RowError::Op(r.op.to_string(), did_you_mean(r.op, known)));
     };

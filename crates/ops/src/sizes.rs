@@ -57,9 +57,7 @@ fn sizes(op: &mut Op) -> Vec<Size<'_>> {
         Op::Interpolate(i) => vec![outer("batch", &mut i.batch), outer("channels", &mut i.channels)],
         Op::RoiAlign(r) => vec![outer("rois", &mut r.rois), inner("channels", &mut r.channels)],
         Op::Nms(n) => vec![outer("boxes", &mut n.boxes)],
-        Op::Listed(o) => {
-            o.kind.keys().iter().zip(&mut o.sizes).map(|(key, size)| inner(key, size)).collect()
-        }
+        Op::Listed(o) => o.kind.keys().iter().zip(&mut o.sizes).map(|(key, size)| inner(key, size)).collect(),
         Op::Unmodelled { bytes, .. } => vec![inner("bytes", bytes)],
         // A compiler would fuse another size otherwise.
         Op::Fused(_) => Vec::new(),

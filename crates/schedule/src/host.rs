@@ -62,7 +62,8 @@ impl HostModel {
         let [forward_op, module_call, backward_op, launch, parameter_tensor, fixed, gap] = *c else {
             return None;
         };
-        let constants = Self { forward_op, module_call, backward_op, launch, parameter_tensor, ..Self::START };
+        let constants =
+            Self { forward_op, module_call, backward_op, launch, parameter_tensor, ..Self::START };
         Some(Self { fixed, gap, ..constants })
     }
 

@@ -87,7 +87,18 @@ impl TimeModel {
             .collect();
         let rows = stream_time::row_figures(&fitted);
         let references = References::new(&fitted);
-        Self { fitted, conv, streams, convolutions, plain, linear, rows, references, correction: None, host_factor: 1.0 }
+        Self {
+            fitted,
+            conv,
+            streams,
+            convolutions,
+            plain,
+            linear,
+            rows,
+            references,
+            correction: None,
+            host_factor: 1.0,
+        }
     }
 
     /// The same model with a personal correction; it holds for the GPU that it names.

@@ -98,8 +98,10 @@ fn probe(args: &HostArgs) -> anyhow::Result<Probe> {
     let mut command = Command::new(&args.python);
     command.args(["-c", SCRIPT]);
     let mut last = String::new();
-    watch::run(&mut command, Vec::new(), Duration::from_secs(args.timeout), |line| line.clone_into(&mut last))
-        .map_err(|error| InputError::new(format!("`{}` cannot be timed: {error}", args.python)).hint(hint))?;
+    watch::run(&mut command, Vec::new(), Duration::from_secs(args.timeout), |line| {
+        line.clone_into(&mut last)
+    })
+    .map_err(|error| InputError::new(format!("`{}` cannot be timed: {error}", args.python)).hint(hint))?;
     let said: Said = serde_json::from_str(&last).with_context(|| {
         let shown: String = last.chars().take(200).collect();
         format!("`{}` printed `{shown}` instead of its times", args.python)

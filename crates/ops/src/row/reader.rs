@@ -4,8 +4,8 @@ use super::keys::{Channels, GemmLayout, Pair, Scale, Shape};
 use super::{MAX_DIM, MAX_ELEMENTS, MAX_STEP, RowError};
 use crate::{
     Attention, Conv, Elementwise, ElementwiseKind, Gemm, GemmKind, Interpolate, Layout, Listed, ListedKind,
-    Movement, MovementKind, Nms, Op, Optimizer, OptimizerKind, Phases, Resize, Rnn, RnnKind, RoiAlign, Rowwise, RowwiseKind,
-    Spatial, SpatialKind,
+    Movement, MovementKind, Nms, Op, Optimizer, OptimizerKind, Phases, Resize, Rnn, RnnKind, RoiAlign,
+    Rowwise, RowwiseKind, Spatial, SpatialKind,
 };
 
 /// A row's shape together with the name of its operator, for messages.

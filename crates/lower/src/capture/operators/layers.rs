@@ -3,8 +3,8 @@
 use super::super::view::{Call, Tensor, wrapped};
 use super::{Context, elementwise};
 use preflop_ops::{
-    CrossEntropy, ElementwiseKind as E, Embedding, Interpolate, Nms, Op, OpCall, Pass,
-    Resize, RoiAlign, Rowwise, RowwiseKind, Spatial, SpatialKind,
+    CrossEntropy, ElementwiseKind as E, Embedding, Interpolate, Nms, Op, OpCall, Pass, Resize, RoiAlign,
+    Rowwise, RowwiseKind, Spatial, SpatialKind,
 };
 use preflop_units::dtype::Dtype;
 

@@ -240,11 +240,8 @@ fn maps(name: &str, call: &Call<'_>) -> Option<OpCall> {
         }
         "upsample_trilinear3d" | "upsample_nearest3d" | "upsample_linear1d" | "upsample_nearest1d" => {
             let spatial = if stem.ends_with("3d") { 3 } else { 1 };
-            let (small, large) = if backward {
-                (call.output(0)?, call.tensor(0)?)
-            } else {
-                (input, call.output(0)?)
-            };
+            let (small, large) =
+                if backward { (call.output(0)?, call.tensor(0)?) } else { (input, call.output(0)?) };
             let ([rows, area], [_, places]) = (spread(small, spatial)?, spread(large, spatial)?);
             let kind = if stem.contains("nearest") { K::Resize3dNearest } else { K::Resize3d };
             Some(of(kind, &[rows, area, places], pass, small.dtype))

@@ -109,7 +109,9 @@ pub(super) fn kernels(name: &str, in_place: bool, call: &Call<'_>) -> Option<Vec
             Some(vec![elementwise(E::Copy, y.elements(), y.dtype)])
         }
         // One number to the host.
-        "_local_scalar_dense" | "_linalg_check_errors" => Some(vec![elementwise(E::Copy, 1, call.tensor(0)?.dtype)]),
+        "_local_scalar_dense" | "_linalg_check_errors" => {
+            Some(vec![elementwise(E::Copy, 1, call.tensor(0)?.dtype)])
+        }
         _ if name.starts_with("_foreach") || name.starts_with("_amp_foreach") => foreach(call),
         _ if call.op.pointwise => generic(call),
         _ => None,
