@@ -86,6 +86,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TimeModel;
     use preflop_gpu::catalog;
     use preflop_ops::{Gemm, Layout};
     use preflop_units::dtype::Dtype;
