@@ -1,11 +1,11 @@
 //! How a model is run: the options that every command about a model shares.
 
 use crate::error::InputError;
-use preflop_core::Gpu;
-use preflop_core::cost::search;
 use crate::input;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use preflop_core::Gpu;
+use preflop_core::cost::search;
 use preflop_core::model::{
     Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Run, launched, lower,
 };

@@ -24,7 +24,11 @@ use std::path::Path;
 const HOLD: f64 = 0.01;
 
 /// The constants that minimise an error, near a start; constants of 0 in the start do not exist.
-fn nearest<const N: usize>(start: [f64; N], evaluations: usize, error: impl Fn(&[f64; N]) -> f64) -> [f64; N] {
+fn nearest<const N: usize>(
+    start: [f64; N],
+    evaluations: usize,
+    error: impl Fn(&[f64; N]) -> f64,
+) -> [f64; N] {
     let logs: Vec<f64> = start.iter().map(|c| c.ln()).collect();
     let from = |at: &[f64]| -> [f64; N] { std::array::from_fn(|i| at[i].exp()) };
     let loss = |at: &[f64]| {
@@ -78,7 +82,9 @@ pub fn constants(model: &TimeModel, rows: &Rows, gpus: &[Gpu], without: Option<u
         .products
         .iter()
         .filter(seen)
-        .filter(|m| matches!(&m.call.op, Op::Gemm(g) if m.call.dtype == Dtype::Fp32 && skinny::share(g) >= 1.0))
+        .filter(
+            |m| matches!(&m.call.op, Op::Gemm(g) if m.call.dtype == Dtype::Fp32 && skinny::share(g) >= 1.0),
+        )
         .filter(|m| !outdone(m, &rows.products))
         .collect();
     boards.skinny = nearest(skinny::START, 120, |f| {
@@ -128,14 +134,17 @@ pub fn tensor(
     without: Option<&str>,
 ) -> tensor_conv::Figures {
     let chip = |name: &str| name.split('-').next().unwrap_or_default().to_string();
-    let left_out = |name: &str| without.is_some_and(|w| w == name || chip(w) == "v100" && chip(name) == "v100");
+    let left_out =
+        |name: &str| without.is_some_and(|w| w == name || chip(w) == "v100" && chip(name) == "v100");
     let single: Vec<(Task, &Gpu, f64)> = calls
         .iter()
         .filter(|m| m.call.dtype == Dtype::Fp16 && !left_out(GPUS[m.gpu]))
         .filter_map(|m| match &m.call.op {
-            Op::Conv(c) => {
-                Some((Task::new(c, m.call.pass, m.call.dtype), &gpus[m.gpu], m.us * 1e-6 - Stack::DEEPBENCH.call_s))
-            }
+            Op::Conv(c) => Some((
+                Task::new(c, m.call.pass, m.call.dtype),
+                &gpus[m.gpu],
+                m.us * 1e-6 - Stack::DEEPBENCH.call_s,
+            )),
             _ => None,
         })
         .collect();
@@ -160,7 +169,8 @@ pub fn write(shared: &Path, to: &Path) -> Result<()> {
     let mut boards = constants(&model, &rows, &gpus, None);
     let runs = networks::runs(shared)?;
     boards.tensor = tensor((&runs, &rows.convolutions), &model.with_boards(boards.clone()), &gpus, None);
-    let rounded = |f: &[f64]| f.iter().map(|x| format!("{x:.4e}").parse().unwrap_or(*x)).collect::<Vec<f64>>();
+    let rounded =
+        |f: &[f64]| f.iter().map(|x| format!("{x:.4e}").parse().unwrap_or(*x)).collect::<Vec<f64>>();
     let forms: BTreeMap<&str, Vec<f64>> = boards.forms().into_iter().map(|(k, f)| (k, rounded(&f))).collect();
     let provenance = BTreeMap::from([
         ("command", "preflop-fit boards".to_string()),
@@ -175,7 +185,8 @@ pub fn write(shared: &Path, to: &Path) -> Result<()> {
         ("method", "least mean |log error| through the whole model, held near the start by 1 % of the squared log change".to_string()),
         ("errors", "`preflop-fit unseen` prints them with each GPU left out".to_string()),
     ]);
-    let text = serde_json::to_string_pretty(&serde_json::json!({ "provenance": provenance, "forms": forms }))?;
+    let text =
+        serde_json::to_string_pretty(&serde_json::json!({ "provenance": provenance, "forms": forms }))?;
     std::fs::write(to, text + "\n")?;
     Ok(())
 }

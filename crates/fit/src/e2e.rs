@@ -34,7 +34,9 @@ pub fn cases(path: &Path, model: &TimeModel, gpu: &Gpu) -> Result<Vec<Case>> {
         let mode = if &r[4] == "train" { Mode::Train } else { Mode::Infer };
         let seq: u64 = r[2].parse()?;
         let batch: u64 = r[1].parse()?;
-        let Ok(graph) = zoo::build(zoo::as_measured(&r[0]), Some(batch), (seq > 0).then_some(seq)) else { continue };
+        let Ok(graph) = zoo::build(zoo::as_measured(&r[0]), Some(batch), (seq > 0).then_some(seq)) else {
+            continue;
+        };
         let iteration = lower(&graph, &LowerOptions { mode, precision, optimizer: None })?;
         let prediction = model.predict_iteration(&iteration, gpu);
         out.push(Case {

@@ -3,6 +3,7 @@
 
 use crate::score::{Line, Scored};
 use anyhow::{Context as _, Result};
+use preflop_core::Dtype;
 use preflop_core::gpu::{Gpu, catalog};
 use preflop_core::kernels::conv::Task;
 use preflop_core::kernels::{kernels_of, tensor_conv};
@@ -10,7 +11,6 @@ use preflop_core::model::{LowerOptions, Mode, OptimizerChoice, Precision, lower,
 use preflop_core::ops::{Op, OpCall};
 use preflop_core::schedule::{HostModel, Schedule as _};
 use preflop_core::time::{IterationPrediction, Stack, TimeModel};
-use preflop_core::Dtype;
 use preflop_core::units::Seconds;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -47,12 +47,7 @@ impl Run {
 /// The files with their stacks, and the columns in which the model and the time stand.
 const FILES: [(&str, Stack, &str, &str); 3] = [
     ("networks_rtx3090_pytorch.csv", Stack::IMAGE_LIBRARY, "model", "iteration_ms"),
-    (
-        "networks_titanv_rtx2080ti_pytorch_batch12.csv",
-        Stack::PYTORCH_2019,
-        "model",
-        "iteration_ms_median",
-    ),
+    ("networks_titanv_rtx2080ti_pytorch_batch12.csv", Stack::PYTORCH_2019, "model", "iteration_ms_median"),
     ("networks_v100_rtx2080ti_tensorflow.csv", Stack::TENSORFLOW, "zoo_model", "iteration_ms"),
 ];
 

@@ -66,10 +66,6 @@ impl Line {
 
 impl std::fmt::Display for Line {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{}  in the interval {:3.0} %  half width {:.2}",
-            self.score, self.inside, self.half_width
-        )
+        write!(f, "{}  in the interval {:3.0} %  half width {:.2}", self.score, self.inside, self.half_width)
     }
 }

@@ -98,7 +98,11 @@ impl Without<'_> {
 }
 
 /// Rows of single calls by models without their chip, with what timing a call adds.
-fn single(without: &mut Without, rows: &[&Measured], stack: Stack) -> Result<BTreeMap<usize, Vec<(f64, f64)>>> {
+fn single(
+    without: &mut Without,
+    rows: &[&Measured],
+    stack: Stack,
+) -> Result<BTreeMap<usize, Vec<(f64, f64)>>> {
     let mut by_gpu: BTreeMap<usize, Vec<&Measured>> = BTreeMap::new();
     for m in rows {
         by_gpu.entry(m.gpu).or_default().push(m);
@@ -135,7 +139,9 @@ fn print_all(what: &str, by_gpu: &BTreeMap<usize, Vec<(f64, f64)>>, bar: f64) {
 
 /// Prints the lines whose names begin with one of `wanted`, or all.
 pub fn report(shared: &Path, gpus: &[Gpu], wanted: &[String]) -> Result<()> {
-    let picks = |name: &str| wanted.iter().all(|w| w == "--rows") || wanted.iter().any(|w| name.starts_with(w.as_str()));
+    let picks = |name: &str| {
+        wanted.iter().all(|w| w == "--rows") || wanted.iter().any(|w| name.starts_with(w.as_str()))
+    };
     let mut without =
         Without { shared, gpus, benches: Rows::read(shared)?, made: BTreeMap::new(), parts: None };
     if picks("deepbench") {
@@ -151,8 +157,16 @@ pub fn report(shared: &Path, gpus: &[Gpu], wanted: &[String]) -> Result<()> {
     if picks("neusight") {
         operators(&mut without)?;
         let mut pairs = Vec::new();
-        published::whole_models(shared, |gpu| Ok((without.model(GPUS[gpu])?, stranger(GPUS[gpu])?)), &mut pairs)?;
-        print("whole fp32 transformers (NeuSight)", score(pairs.iter().map(|s| (s.predicted, s.measured))), Some(6.0));
+        published::whole_models(
+            shared,
+            |gpu| Ok((without.model(GPUS[gpu])?, stranger(GPUS[gpu])?)),
+            &mut pairs,
+        )?;
+        print(
+            "whole fp32 transformers (NeuSight)",
+            score(pairs.iter().map(|s| (s.predicted, s.measured))),
+            Some(6.0),
+        );
         intervals.extend(pairs);
     }
     if !intervals.is_empty() {
@@ -267,10 +281,8 @@ fn whole_networks(without: &mut Without) -> Result<Vec<Scored>> {
         model = model.with_boards(figures);
         let machine = stranger(&board)?;
         let own: Vec<&networks::Run> = runs.iter().filter(|r| r.gpu == board).collect();
-        let scored: Vec<(&networks::Run, Scored)> = own
-            .par_iter()
-            .filter_map(|r| Some((*r, networks::scored(&model, r, &machine)?)))
-            .collect();
+        let scored: Vec<(&networks::Run, Scored)> =
+            own.par_iter().filter_map(|r| Some((*r, networks::scored(&model, r, &machine)?))).collect();
         for (run, s) in scored {
             let transformer = run.transformer();
             let plain = run.precision == Precision::Fp32;

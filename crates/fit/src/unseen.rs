@@ -16,10 +16,10 @@ use preflop_core::gpu::Architecture;
 use preflop_core::gpu::{Gpu, catalog, parse};
 use preflop_core::kernels::gemm as gemm_form;
 use preflop_core::ops::{Op, OpCall};
-use preflop_core::time::{Stack, TimeModel};
 use preflop_core::time::choice::Choosers;
 use preflop_core::time::fitted::{ConstantsFile, Fitted, TileKey, write_forests};
 use preflop_core::time::trees::Forest;
+use preflop_core::time::{Stack, TimeModel};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 

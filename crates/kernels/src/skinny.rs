@@ -98,8 +98,7 @@ fn at_rate(g: &Gemm, f: &Figures, machine: &Machine, splits: bool) -> Tiling {
             let waves = (tiles / machine.sm).ceil();
             let compute = waves * 2.0 * bm * bn * part * machine.sm / (eff * machine.peak * share);
             let latency = lat * machine.latency * part / 8.0 * (tiles / (4.0 * machine.sm)).ceil();
-            let reduction =
-                if split > 1.0 { 3e-6 + 8.0 * m * n * split / (3.0 * machine.dram) } else { 0.0 };
+            let reduction = if split > 1.0 { 3e-6 + 8.0 * m * n * split / (3.0 * machine.dram) } else { 0.0 };
             let all = compute.max(latency) + reduction;
             if all < least {
                 least = all;

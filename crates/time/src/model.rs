@@ -14,8 +14,8 @@ mod stream_time;
 pub use expert::plain_as_measured;
 pub use form::KernelForm;
 
-use super::conv_table::ConvForms;
 use super::boards::Boards;
+use super::conv_table::ConvForms;
 use super::correction::Correction;
 use super::evidence::{Evidence, Library, Nearness, References};
 use super::fitted::{Fitted, LogInterval, TileKey};
@@ -92,7 +92,19 @@ impl TimeModel {
         let rows = stream_time::row_figures(&fitted);
         let boards = Boards::new(&fitted);
         let references = References::new(&fitted);
-        Self { fitted, conv, streams, convolutions, plain, linear, rows, boards, references, stack: Stack::CURRENT, correction: None }
+        Self {
+            fitted,
+            conv,
+            streams,
+            convolutions,
+            plain,
+            linear,
+            rows,
+            boards,
+            references,
+            stack: Stack::CURRENT,
+            correction: None,
+        }
     }
 
     /// The same model with a personal correction; it holds for the GPU that it names.
@@ -157,9 +169,7 @@ impl TimeModel {
         let draft = self.draft(call, gpu);
         let seconds = draft.seconds();
         let held = Held::against(call, draft.there());
-        let raw = held
-            .iter()
-            .fold(seconds, |raw, h| h.apply(raw, h.bound(&self.draft(&h.call, gpu))));
+        let raw = held.iter().fold(seconds, |raw, h| h.apply(raw, h.bound(&self.draft(&h.call, gpu))));
         self.settled(call, &draft, raw, gpu)
     }
 

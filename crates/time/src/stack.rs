@@ -62,12 +62,8 @@ impl Stack {
     };
 
     /// Products and attention of inference servers, replayed as CUDA graphs.
-    pub const SERVED: Self = Self {
-        name: "served",
-        framework: "inference servers",
-        library: "CUDA 12",
-        ..Self::CURRENT
-    };
+    pub const SERVED: Self =
+        Self { name: "served", framework: "inference servers", library: "CUDA 12", ..Self::CURRENT };
 
     /// Whole networks of an image library on an RTX 3090.
     pub const IMAGE_LIBRARY: Self = Self {
