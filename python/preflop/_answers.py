@@ -33,6 +33,17 @@ class Assumption(TypedDict):
     why: str
 
 
+class Change(TypedDict):
+    """A change that needs less memory, and what it does to the time."""
+
+    change: str
+    fits: bool
+    iteration_ms: float
+    memory_mib: float
+    samples_per_s: float
+    time_ratio: float
+
+
 class DeltaAnswer(TypedDict):
     bottlenecks: dict[str, int]
     gpu: str
@@ -314,6 +325,7 @@ class Prediction(TypedDict):
     assumptions: list[Assumption]
     autocast: NotRequired[str]
     bound: str
+    changes: NotRequired[list[Change]]
     dram_bytes: float
     evidence: str
     fits: bool
@@ -333,6 +345,7 @@ class Prediction(TypedDict):
     ops: list[OpLine]
     parameters: int
     samples_per_s: float
+    tokens_hours: NotRequired[float]
     unmodelled: list[Unmodelled]
 
 

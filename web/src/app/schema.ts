@@ -32,6 +32,22 @@ export type Assumption = {
   why: string;
 };
 
+/** A change that needs less memory, and what it does to the time. */
+export type Change = {
+  /** In words. */
+  change: string;
+  /** Does it fit now? */
+  fits: boolean;
+  /** Time of one iteration. */
+  iteration_ms: number;
+  /** Peak with the change. */
+  memory_mib: number;
+  /** Samples per second. */
+  samples_per_s: number;
+  /** Time of one sample over that of the run that was asked for, had it fitted. */
+  time_ratio: number;
+};
+
 export type DeltaAnswer = {
   bottlenecks: Record<string, number>;
   gpu: string;
@@ -358,6 +374,8 @@ export type Prediction = {
   /** The 16-bit format that autocast takes on this GPU, where the run has autocast. */
   autocast?: string;
   bound: string;
+  /** Where it does not fit, what would make it, the least costly first. */
+  changes?: Change[];
   dram_bytes: number;
   /** What the interval rests on. */
   evidence: string;
@@ -381,6 +399,8 @@ export type Prediction = {
   ops: OpLine[];
   parameters: number;
   samples_per_s: number;
+  /** Hours that the tokens asked for take. */
+  tokens_hours?: number;
   unmodelled: Unmodelled[];
 };
 
