@@ -13,6 +13,7 @@ mod ways;
 use preflop_gpu::Gpu;
 use preflop_ops::{Listed, ListedKind as K, OpCall, Pass};
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 use ways::{
     DIGITS, across, attention, by_index, over_lists, resize, scan, sort, sorted, top, transform, volume,
 };
@@ -122,7 +123,7 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
         K::RandPerm => Counts { launches: 16.0, bytes: 16.0 * a * INDEX, work: 8.0 * a, ..base },
         K::BinCount => Counts { launches: 8.0, bytes: 3.0 * a * INDEX, work: a, chain: a / b, ..base },
         K::SearchSorted => {
-            let steps = (b + 1.0).log2();
+            let steps = (b + 1.0).binary_log();
             Counts { bytes: a * (e + INDEX), work: a * steps, chain: steps, ..base }
         }
         K::Multinomial => {
@@ -202,7 +203,7 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
                 K::Inverse => 14.0,
                 _ => 15.0,
             };
-            let (bytes, chain) = (8.0 * a * b * b * e, b * (b + 1.0).log2());
+            let (bytes, chain) = (8.0 * a * b * b * e, b * (b + 1.0).binary_log());
             Counts { launches, bytes, work: a * b * b * b, chain, blocks: a, turn: b, ..base }
         }
         K::SgdFused | K::ForeachMul => over_lists(o, 1.0),

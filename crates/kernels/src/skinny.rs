@@ -15,6 +15,7 @@ use super::Machine;
 use super::tile::Tiling;
 use preflop_gpu::Architecture;
 use preflop_ops::{Gemm, GemmKind};
+use preflop_units::math::Elementary as _;
 
 /// Fitted constants: eff, small, `lat_s`, bw, `t0_s`.
 pub type Figures = [f64; 5];
@@ -52,7 +53,7 @@ pub fn share(g: &Gemm) -> f64 {
     }
     let [from, to] = EDGE;
     let least = g.m.min(g.n).max(1) as f64;
-    ((to / least).log2() / (to / from).log2()).clamp(0.0, 1.0)
+    ((to / least).binary_log() / (to / from).binary_log()).clamp(0.0, 1.0)
 }
 
 /// The closed form.

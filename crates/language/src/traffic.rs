@@ -14,6 +14,7 @@
 use crate::generate::{Limits, Stack};
 use preflop_core::model::ModelError;
 use preflop_core::units::Seconds;
+use preflop_core::units::math::Elementary as _;
 use serde::Serialize;
 use std::collections::VecDeque;
 
@@ -197,7 +198,7 @@ struct Running {
 pub fn simulate(table: &StepTable, t: &Traffic) -> Outcome {
     let end = t.seconds.min(MAX_REQUESTS / t.rate.max(f64::MIN_POSITIVE));
     let mut uniform = Uniform(SEED);
-    let mut arrival = -uniform.next().ln() / t.rate;
+    let mut arrival = -uniform.next().natural_log() / t.rate;
     let (mut now, mut steps, mut arrived, mut context) = (0.0_f64, 0_u64, 0_u64, 0.0_f64);
     let mut waiting: VecDeque<f64> = VecDeque::new();
     let mut running: VecDeque<Running> = VecDeque::new();
@@ -210,7 +211,7 @@ pub fn simulate(table: &StepTable, t: &Traffic) -> Outcome {
         while arrival <= now && arrival < end {
             waiting.push_back(arrival);
             arrived += 1;
-            arrival += -uniform.next().ln() / t.rate;
+            arrival += -uniform.next().natural_log() / t.rate;
         }
         longest = longest.max(waiting.len());
         if running.is_empty() && waiting.is_empty() {

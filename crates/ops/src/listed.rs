@@ -4,6 +4,7 @@
 //! is in `preflop-kernels::listed`, what they were measured to cost in `data/fitted/operators.toml`.
 
 use super::{Pass, Traffic};
+use preflop_units::math::Elementary as _;
 use preflop_units::{Bytes, Flops};
 use serde::{Deserialize, Serialize};
 
@@ -210,10 +211,10 @@ impl Listed {
             K::VarMean | K::WeightNorm | K::LogSumExp => 4.0 * a * b,
             K::ScatterAdd | K::ScatterReduce | K::IndexAdd | K::IndexPutAdd => b * c,
             K::EmbeddingBag => b * c * d,
-            K::FftC2c => 5.0 * a * b * b.max(2.0).log2(),
-            K::FftR2c | K::FftC2r => 2.5 * a * b * b.max(2.0).log2(),
-            K::Fft2C2c => 5.0 * a * b * c * (b * c).max(2.0).log2(),
-            K::Fft2R2c => 2.5 * a * b * c * (b * c).max(2.0).log2(),
+            K::FftC2c => 5.0 * a * b * b.max(2.0).binary_log(),
+            K::FftR2c | K::FftC2r => 2.5 * a * b * b.max(2.0).binary_log(),
+            K::Fft2C2c => 5.0 * a * b * c * (b * c).max(2.0).binary_log(),
+            K::Fft2R2c => 2.5 * a * b * c * (b * c).max(2.0).binary_log(),
             K::GridSample => 8.0 * a * b * d,
             K::Resize3d => 16.0 * a * c,
             K::ResizeNearest => a * b * d,

@@ -12,6 +12,7 @@
 
 use preflop_graph::{HostWork, Iteration};
 use preflop_units::Seconds;
+use preflop_units::math::Elementary as _;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
@@ -115,7 +116,7 @@ impl HostModel {
             return Seconds(self.fixed);
         }
         let smaller = g.min(h) / larger;
-        Seconds(larger * (1.0 + smaller.powf(NORM)).powf(1.0 / NORM) + self.fixed)
+        Seconds(larger * (1.0 + smaller.power(NORM)).power(1.0 / NORM) + self.fixed)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Counts, INDEX, SECTOR};
 use preflop_ops::{Listed, ListedKind as K, OpCall, Pass};
+use preflop_units::math::Elementary as _;
 
 /// Elements that a block takes of one tensor of a list.
 const CHUNK: f64 = 65_536.0;
@@ -183,10 +184,10 @@ pub(super) fn transform(o: &Listed, e: f64) -> Counts {
     let base = Counts { way, blocks: a, ..Counts::default() };
     let extra = if real { 1.0 } else { 0.0 };
     if matches!(o.kind, K::Fft2C2c | K::Fft2R2c) {
-        let (n, stages) = (a * b * c * parts, (b * c).max(2.0).log2());
+        let (n, stages) = (a * b * c * parts, (b * c).max(2.0).binary_log());
         return Counts { launches: 2.0 + extra, bytes: 4.0 * n * e, work: n * stages, chain: stages, ..base };
     }
-    let (n, stages) = (a * b * parts, b.max(2.0).log2());
+    let (n, stages) = (a * b * parts, b.max(2.0).binary_log());
     let kernels = if b <= ONE_KERNEL_FFT { 1.0 } else { 2.0 };
     let copies = if o.kind == K::FftC2r { 2.0 } else { 0.0 };
     let launches = kernels + extra + copies;

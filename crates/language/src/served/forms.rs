@@ -12,6 +12,7 @@
 
 use preflop_core::Gpu;
 use preflop_core::dtype::Dtype;
+use preflop_core::units::math::Elementary as _;
 
 /// Attention of whole prompts over themselves, causal.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -112,7 +113,7 @@ pub fn prompt(a: &Prompt, c: &[f64], gpu: &Gpu) -> f64 {
     let compute = (work + 0.7 * tail * waves.min(1.0)).max(tail / split) + cta / clock * waves.ceil();
     // Queries, results, and keys and values that are stored first and read then.
     let bytes = 2.0 * a.batch * a.tokens * a.head_dim * (2.0 * a.heads + 6.0 * a.kv_heads);
-    start * 1e-6 + cycles / clock + compute.hypot(streamed(bytes, mb, hot, keep, gpu))
+    start * 1e-6 + cycles / clock + compute.hypotenuse(streamed(bytes, mb, hot, keep, gpu))
 }
 
 /// Keys that one step of a decode kernel takes.
@@ -126,16 +127,16 @@ pub fn token(a: &Token, c: &[f64], gpu: &Gpu) -> f64 {
     let (sm, clock) = (f64::from(gpu.sm_count), gpu.boost_clock.0);
     let group = (a.heads / a.kv_heads).max(1.0);
     // Kernels that do not pack a group into one tile work on its heads one by one.
-    let ctas = a.batch * a.kv_heads * group.powf(packing);
+    let ctas = a.batch * a.kv_heads * group.power(packing);
     let blocks = (a.context / KEYS).ceil().max(1.0);
     let room = (occupancy * sm).max(1.0);
     let parts = (room / ctas).max(1.0).min((0.4 * blocks).max(1.0));
     let waves = (ctas * parts / room).max(1.0);
     let kept = 2.0 * a.kv_bytes * a.batch * a.kv_heads * a.context * a.head_dim;
-    let bytes = kept * group.powf(0.3 * packing) + 4.0 * a.batch * a.heads * a.head_dim;
+    let bytes = kept * group.power(0.3 * packing) + 4.0 * a.batch * a.heads * a.head_dim;
     let latency = (step * blocks / parts + cta) * waves / clock;
     let memory = streamed(bytes, mb, hot, keep, gpu);
-    start * 1e-6 + memory.hypot(latency) + merge / clock * (1.0 - 1.0 / parts)
+    start * 1e-6 + memory.hypotenuse(latency) + merge / clock * (1.0 - 1.0 / parts)
 }
 
 /// Seconds of a layer of experts.
@@ -147,7 +148,8 @@ pub fn experts(a: &Experts, c: &[f64], gpu: &Gpu) -> f64 {
     let rows = (a.tokens * a.taken).max(1.0);
     let each = rows / a.count;
     // Experts that any token takes: all there are, or as many as a skewed choice reaches.
-    let reached = if a.balanced { a.count } else { a.count * (1.0 - (-spread * each.powf(0.8)).exp()) };
+    let reached =
+        if a.balanced { a.count } else { a.count * (1.0 - (-spread * each.power(0.8)).exponential()) };
     let busy = reached.min(rows).max(1.0);
     let each = rows / busy;
     let tile = [16.0, 32.0, 64.0].into_iter().find(|t| each <= *t).unwrap_or(TILE);
@@ -156,10 +158,10 @@ pub fn experts(a: &Experts, c: &[f64], gpu: &Gpu) -> f64 {
     let tiles = tall * ((2.0 * a.inner / TILE).ceil() + (a.width / TILE).ceil()) / 2.0;
     let waves = (tiles / sm).max(1e-3);
     let rounding = 1.0 + quant * (waves.ceil() - waves) / waves.max(1.0);
-    let compute = flops / (eff * (tile / TILE).powf(small) * gpu.peak(a.dtype).0) * rounding;
+    let compute = flops / (eff * (tile / TILE).power(small) * gpu.peak(a.dtype).0) * rounding;
     let weights = busy * 3.0 * a.width * a.inner * a.weight_bytes;
     let bytes = weights + rows * (2.0 * a.width + 3.0 * a.inner) * 2.0 + 4.0 * a.tokens * a.width;
-    start * 1e-6 + cycles / clock + compute.hypot(bytes / (mb * gpu.dram_sustained.0))
+    start * 1e-6 + cycles / clock + compute.hypotenuse(bytes / (mb * gpu.dram_sustained.0))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use preflop_kernels::{Machine, gemm, kernels_of, skinny};
 use preflop_learned::trees::{Features, Forest};
 use preflop_ops::{Gemm, GemmKind};
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 
 /// Added to the alignment class of constants that were fitted on published measurements.
 const PUBLISHED: u8 = 4;
@@ -202,7 +203,7 @@ impl TimeModel {
     /// A product as far as it is skinny by the form of such products.
     fn thinned(&self, g: &Gemm, other: &Tiling, on: (&Machine, Architecture), share: f64) -> Tiling {
         let own = skinny::form(g, &self.boards.skinny, on.0, on.1);
-        let time = own.time.powf(share) * other.time.powf(1.0 - share);
+        let time = own.time.power(share) * other.time.power(1.0 - share);
         Tiling { time, ..if share > 0.5 { own } else { *other } }
     }
 
