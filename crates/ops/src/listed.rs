@@ -215,10 +215,9 @@ impl Listed {
             K::FftR2c | K::FftC2r => 2.5 * a * b * b.max(2.0).binary_log(),
             K::Fft2C2c => 5.0 * a * b * c * (b * c).max(2.0).binary_log(),
             K::Fft2R2c => 2.5 * a * b * c * (b * c).max(2.0).binary_log(),
-            K::GridSample => 8.0 * a * b * d,
+            K::GridSample | K::ResizeBilinear => 8.0 * a * b * d,
             K::Resize3d => 16.0 * a * c,
             K::ResizeNearest => a * b * d,
-            K::ResizeBilinear => 8.0 * a * b * d,
             K::ResizeBicubic => 35.0 * a * b * d,
             // Backward has five products instead of two.
             K::SdpaCross | K::SdpaMask => {
