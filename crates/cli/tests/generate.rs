@@ -1,5 +1,7 @@
 //! Language models on the command line: steps of generation, whole answers, traffic, what fits.
 
+#![allow(clippy::unwrap_used)]
+
 use serde_json::Value;
 use std::io::Write as _;
 
@@ -34,7 +36,7 @@ fn a_step_says_its_tokens_and_its_cache() {
     // 16 layers * 2 * 8 heads * 64 * 2 bytes * 4 sequences * 1008 places
     let cache = step["memory"]["kv_cache_mib"].as_f64().unwrap();
     assert!(
-        (cache / (16.0 * 2.0 * 8.0 * 64.0 * 2.0 * 4.0 * 1008.0 / 1048576.0) - 1.0).abs() < 0.01,
+        (cache / (16.0 * 2.0 * 8.0 * 64.0 * 2.0 * 4.0 * 1008.0 / 1_048_576.0) - 1.0).abs() < 0.01,
         "{cache}"
     );
 }

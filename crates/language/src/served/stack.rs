@@ -67,8 +67,7 @@ impl WeightFormat {
 
     /// What a GPU lacks for it.
     pub fn lacks(self, gpu: &Gpu) -> Option<String> {
-        let lacking =
-            !gpu.has_tensor(self.math()) && !(self.math() == Dtype::Bf16 && gpu.has(gpu.autocast()));
+        let lacking = !(gpu.has_tensor(self.math()) || self.math() == Dtype::Bf16 && gpu.has(gpu.autocast()));
         lacking.then(|| {
             let known: Vec<&str> = Self::ALL
                 .into_iter()
