@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit, search};
 use preflop_core::gpu::Assumption;
-use preflop_core::model::{Iteration, Phase, Precision, Step};
+use preflop_core::model::{Iteration, Phase, Precision, Step, zoo};
 use preflop_core::ops::{Op, shape};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
@@ -246,6 +246,10 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
         Some(engine.jobs.largest_batch(&job, gpu, &reserve)?)
     };
     let mut answer = Answer::new(&question, gpu, &job.iteration, &prediction, largest);
+    if job.seq.is_some() {
+        let graph = zoo::build(&job.model, Some(job.batch), job.seq)?;
+        answer.words = Words::of(&graph, &job.iteration, &prediction, gpu);
+    }
     if asked.layers {
         let (steps, busy) = steps(&job.iteration, &prediction);
         answer.layers = Some(layers(&steps, busy));

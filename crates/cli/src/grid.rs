@@ -44,6 +44,7 @@ impl<'a> Grid<'a> {
 
     /// The table as wide as the terminal allows, and the titles of what was left out, in the table's order.
     pub fn table(mut self, output: &Output) -> (Table, Vec<&'a str>) {
+        let order: Vec<&str> = self.columns.iter().map(|c| c.title).collect();
         let mut left_out = Vec::new();
         let width =
             |columns: &[Column]| columns.iter().map(|c| c.width() + GAP).sum::<usize>().saturating_sub(GAP);
@@ -51,7 +52,7 @@ impl<'a> Grid<'a> {
             // Of equal ranks the last goes first.
             let Some(most) = self.columns.iter().map(|c| c.rank).max().filter(|r| *r > 0) else { break };
             let Some(place) = self.columns.iter().rposition(|c| c.rank == most) else { break };
-            left_out.push((place, self.columns.remove(place).title));
+            left_out.push(self.columns.remove(place).title);
         }
         let header: Vec<(&str, Align)> = self.columns.iter().map(|c| (c.title, c.align)).collect();
         let mut table = output.table(&header);
@@ -65,9 +66,8 @@ impl<'a> Grid<'a> {
                 }
             }));
         }
-        left_out.reverse();
-        left_out.sort_by_key(|(place, _)| *place);
-        (table, left_out.into_iter().map(|(_, title)| title).collect())
+        left_out.sort_by_key(|title| order.iter().position(|t| t == title));
+        (table, left_out)
     }
 }
 

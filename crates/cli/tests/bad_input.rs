@@ -51,7 +51,7 @@ const HEADER: &str = "op,phase,dtype,shape\n";
 
 #[test]
 fn unknown_gpus_get_close_names() {
-    refuses(&run(&["gpus", "show", "h20"]), &["`h20`", "`h200`"]);
+    refuses(&run(&["gpus", "show", "h2000"]), &["`h2000`", "`h200`"]);
     refuses(&run(&["gpus", "diff", "h200", "a1000"]), &["`a1000`", "`a100"]);
     refuses(&with_input(&["ops", "-", "--gpu", "v10"], HEADER.as_bytes()), &["v100"]);
     refuses(&run(&["gpus", "show", ""]), &["unknown GPU"]);
@@ -163,7 +163,7 @@ fn bad_rows_do_not_stop_the_others() {
 fn unknown_models_get_close_names() {
     refuses(&run(&["predict", "rensnet50", "--gpu", "h200"]), &["`rensnet50`", "`resnet50`"]);
     refuses(&run(&["models", "show", "vgg61"]), &["`vgg61`", "`vgg16`"]);
-    refuses(&run(&["predict", "resnet50", "--gpu", "h20"]), &["`h200`"]);
+    refuses(&run(&["predict", "resnet50", "--gpu", "h2000"]), &["`h200`"]);
     refuses(&run(&["predict", "resnet50"]), &["--gpu"]);
 }
 

@@ -58,8 +58,13 @@ fn json_keeps_its_names_and_every_price_is_dated() {
             !row["fits"].as_bool().unwrap() || row["needed_mib"].as_f64() <= row["gpu_memory_mib"].as_f64()
         );
     }
-    let times: Vec<f64> = rows.iter().map(|r| r["iteration_ms"].as_f64().unwrap()).collect();
-    assert!(times.windows(2).all(|w| w[0] <= w[1]), "ranked by time");
+    // GPUs without room come last.
+    for fits in [true, false] {
+        let own = rows.iter().filter(|r| r["fits"] == fits);
+        let times: Vec<f64> = own.map(|r| r["iteration_ms"].as_f64().unwrap()).collect();
+        assert!(times.windows(2).all(|w| w[0] <= w[1]), "ranked by time");
+    }
+    assert!(rows.windows(2).all(|w| w[0]["fits"] == true || w[1]["fits"] == false), "those with room first");
     assert!(rows.iter().any(|r| r["pareto"] == true));
 }
 

@@ -101,7 +101,7 @@ fn questions(document: &Value) -> BTreeMap<String, Value> {
             out.insert(path.clone(), schema.clone());
         }
     }
-    assert_eq!(out.len(), 7, "{:?}", out.keys());
+    assert_eq!(out.len(), 8, "{:?}", out.keys());
     out
 }
 
