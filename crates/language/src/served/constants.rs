@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// The file, embedded.
-const FILE: &str = include_str!("../../../../data/fitted/served.toml");
+const FILE: &str = include_str!("../../data/fitted/served.toml");
 
 /// Constants of one kind of kernel.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
