@@ -200,7 +200,7 @@ fn the_way_home_returns_the_measured_time() {
                 &model,
                 &h200,
                 std::slice::from_ref(&h200),
-                &Options { method, ..Options::default() },
+                &Options { method, host: Host::Factor(1.0), ..Options::default() },
             );
             let error = t.targets[0].iteration_ms / t.measured_ms - 1.0;
             println!(

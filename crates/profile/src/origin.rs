@@ -68,6 +68,10 @@ fn distance(device: &Device, gpu: &Gpu, said: &[String], nameless: bool) -> Opti
     if nameless && gpu.vendor == Vendor::Nvidia && capability.is_some_and(|c| c != gpu.compute_capability) {
         return None;
     }
+    // Of boards that look alike, one of a data centre: those are where profilers run without a name.
+    if nameless && ["rtx", "gtx", "titan", "quadro"].iter().any(|word| gpu.name.starts_with(word)) {
+        score += 0.01;
+    }
     let says = |word: &str| said.iter().any(|w| w.starts_with(word));
     for form in ["sxm", "pcie", "nvl"] {
         if says(form) != (gpu.form == form) && says(form) {
