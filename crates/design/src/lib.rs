@@ -2,7 +2,7 @@
 //! limits of area and power.
 //!
 //! A [`Design`] scales a base GPU; [`Workload`] predicts whole iterations on it with the time model (unlike `preflop_core::explore`, which
-//! is the published DeLTA model of convolutions); [`search`] evaluates all designs of a space, or lets an optimiser look where they are too many.
+//! is the published DeLTA model of convolutions); `search` evaluates all designs of a space, or lets an optimiser look where they are too many.
 //!
 //! ```text
 //! share = area weights of the design over those of the base          (data/area_weights.toml)
