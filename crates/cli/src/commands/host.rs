@@ -34,7 +34,7 @@ pub struct HostArgs {
 }
 
 /// The program that Python runs.
-const SCRIPT: &str = include_str!("../../assets/host.py");
+const SCRIPT: &str = include_str!("../../data/host.py");
 /// A host whose rounds differ by more was busy with something else.
 const QUIET: f64 = 1.3;
 
