@@ -303,7 +303,7 @@ impl Spread {
             Nearness::Elsewhere => [0.15, 0.18, 0.10],
         };
         let work = if self.layered > LAYERED * wall.0 { layers } else { others };
-        let common = NORMAL_90 * f64::hypot(gpu, work);
+        let common = NORMAL_90 * f64::hypotenuse(gpu, work);
         let wider = |side: f64| (side / wall.0.max(1e-12)).hypotenuse(common);
         (wall.0 * (1.0 - (-wider(down)).exponential()), wall.0 * (wider(up).exponential() - 1.0))
     }
