@@ -75,7 +75,7 @@ test("a layer opens down to tiles, waves and traffic", async () => {
 
 test("compare sorts, prices and keeps to a budget", async () => {
   const { tab, wrong } = await visit(chromium, at("/compare?model=resnet50&precision=amp"));
-  assert.equal(await tab.locator("#gpus-table tbody tr").count(), 42);
+  assert.equal(await tab.locator("#gpus-table tbody tr").count(), 61);
   const first = () => tab.textContent("#gpus-table tbody tr:first-child td:first-child");
   const fastest = await first();
   await tab.click("#gpus-table th:nth-child(8) button");
@@ -95,7 +95,7 @@ test("compare sorts, prices and keeps to a budget", async () => {
   assert.match(tab.url(), /own=titan-xp&price=0\.01|price=0\.01/);
   const csv = await download(tab, "#csv");
   assert.match(csv.name, /resnet50.*\.csv$/);
-  assert.equal(csv.bytes.toString().trim().split("\r\n").length, 43);
+  assert.equal(csv.bytes.toString().trim().split("\r\n").length, 62);
   assert.match(csv.bytes.toString(), /^gpu,title,batch/);
   assert.deepEqual(wrong, []);
 });
@@ -174,7 +174,7 @@ test("a trace is explained, and carried to other GPUs", async () => {
   await tab.waitForSelector("#explanation");
   assert.match(await tab.textContent("#explanation"), /trace\.json: NVIDIA H200 \(h200\), 1 iteration/);
   assert.match(await tab.textContent("#operators-table"), /aten::mm/);
-  assert.equal(await tab.locator("#transfer-table tbody tr").count(), 42);
+  assert.equal(await tab.locator("#transfer-table tbody tr").count(), 53);
   // Going away and back keeps it.
   await tab.click("nav a[href='/accuracy']");
   await ready(tab);
