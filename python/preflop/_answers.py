@@ -240,40 +240,44 @@ class Offer(TypedDict):
     watts: float
 
 
-class OpLine(TypedDict):
-    """One operator in one place."""
+OpLine = TypedDict(
+    "OpLine",
+    {
+        "bound": "str",
+        "count": "int",
+        "dtype": "str",
+        "name": "str",
+        "op": "str",
+        "pass": "str",
+        "phase": "str",
+        "shape": "str",
+        "share": "float",
+        "time_us": "float",
+    },
+)
 
-    bound: str
-    count: int
-    dtype: str
-    name: str
-    op: str
-    pass: str
-    phase: str
-    shape: str
-    share: float
-    time_us: float
 
-
-class OperatorLine(TypedDict):
-    """One operator of the layer; figures are of one call."""
-
-    bound: str
-    count: int
-    dram_bytes: float
-    dtype: str
-    flops: float
-    high_us: float
-    kernel: KernelForm
-    l1_bytes: float
-    l2_bytes: float
-    launches: float
-    low_us: float
-    op: str
-    pass: str
-    phase: str
-    shape: str
-    time_us: float
+OperatorLine = TypedDict(
+    "OperatorLine",
+    {
+        "bound": "str",
+        "count": "int",
+        "dram_bytes": "float",
+        "dtype": "str",
+        "flops": "float",
+        "high_us": "float",
+        "kernel": "KernelForm",
+        "l1_bytes": "float",
+        "l2_bytes": "float",
+        "launches": "float",
+        "low_us": "float",
+        "op": "str",
+        "pass": "str",
+        "phase": "str",
+        "shape": "str",
+        "time_us": "float",
+    },
+)
 
 
 class PageView(TypedDict):
@@ -371,35 +375,37 @@ class RooflineAnswer(TypedDict):
     views: list[PageView]
 
 
-class RowData(TypedDict):
-    """A row as scripts read it."""
-
-    above_roof: list[str]
-    binding: str
-    class: str
-    compute_bound_us: float
-    count: float
-    dram_bound_us: float | None
-    dram_bytes: float | None
-    dtype: str
-    family: str
-    flops: float
-    flops_by_pipe: dict[str, float]
-    host_launch_bound_us: float
-    inefficient: float | None
-    intensity: float | None
-    l1_bound_us: float | None
-    l1_bytes: float | None
-    l2_bound_us: float | None
-    l2_bytes: float | None
-    launch_bound_us: float
-    launches: float
-    name: str
-    op: str
-    phase: str
-    share: float
-    slowdown: float | None
-    time_us: float
+RowData = TypedDict(
+    "RowData",
+    {
+        "above_roof": "list[str]",
+        "binding": "str",
+        "class": "str",
+        "compute_bound_us": "float",
+        "count": "float",
+        "dram_bound_us": "float | None",
+        "dram_bytes": "float | None",
+        "dtype": "str",
+        "family": "str",
+        "flops": "float",
+        "flops_by_pipe": "dict[str, float]",
+        "host_launch_bound_us": "float",
+        "inefficient": "float | None",
+        "intensity": "float | None",
+        "l1_bound_us": "float | None",
+        "l1_bytes": "float | None",
+        "l2_bound_us": "float | None",
+        "l2_bytes": "float | None",
+        "launch_bound_us": "float",
+        "launches": "float",
+        "name": "str",
+        "op": "str",
+        "phase": "str",
+        "share": "float",
+        "slowdown": "float | None",
+        "time_us": "float",
+    },
+)
 
 
 class Scales(TypedDict):

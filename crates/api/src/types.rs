@@ -204,14 +204,26 @@ pub fn python() -> String {
          if TYPE_CHECKING:\n    from typing_extensions import NotRequired\n"
     );
     for (name, schema) in &all {
+        let own = fields(schema, &all);
+        let hint = |own: &Value, always: bool| {
+            let spelled = spelled(own, &Python);
+            if always { spelled } else { format!("NotRequired[{spelled}]") }
+        };
+        // A word of the language cannot name a field of a class.
+        if own.iter().any(|(field, ..)| matches!(*field, "class" | "pass" | "from" | "in" | "is")) {
+            let _ = writeln!(out, "\n\n{name} = TypedDict(\n    \"{name}\",\n    {{");
+            for (field, own, always) in own {
+                let _ = writeln!(out, "        \"{field}\": \"{}\",", hint(own, always));
+            }
+            let _ = writeln!(out, "    }},\n)");
+            continue;
+        }
         let _ = write!(out, "\n\nclass {name}(TypedDict):\n");
         if let Some(text) = remark(schema) {
             let _ = write!(out, "    \"\"\"{text}\"\"\"\n\n");
         }
-        for (field, own, always) in fields(schema, &all) {
-            let spelled = spelled(own, &Python);
-            let spelled = if always { spelled } else { format!("NotRequired[{spelled}]") };
-            let _ = writeln!(out, "    {field}: {spelled}");
+        for (field, own, always) in own {
+            let _ = writeln!(out, "    {field}: {}", hint(own, always));
         }
     }
     out
