@@ -139,6 +139,6 @@ def test_parameters_as_transformers_counts_them(name: str, tmp_path: Path) -> No
 
 
 def test_unknown_configurations_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
-    with pytest.raises(PreflopError, match="mamba"):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "reformer"}))
+    with pytest.raises(PreflopError, match="reformer"):
         infer(str(tmp_path / "config.json"))
