@@ -1,5 +1,7 @@
 //! Files of tables: Parquet, Arrow IPC, CSV, JSON Lines. Written by ending, read by content.
 
+mod guard;
+mod lengths;
 mod read;
 mod splice;
 mod text;

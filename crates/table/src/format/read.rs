@@ -1,6 +1,6 @@
 //! Opens a file of a table. Its content says what it is, not its name.
 
-use super::text;
+use super::{guard, lengths, text};
 use crate::TableError;
 use arrow_array::RecordBatchReader;
 use arrow_ipc::reader::{FileReader, StreamReader};
@@ -40,15 +40,23 @@ pub fn open(mut file: File, name: &str) -> Result<Table, TableError> {
     file.rewind().map_err(|_| failed("a table is read from a file, not from a pipe".to_string()))?;
     let plain =
         |e: &dyn std::fmt::Display| failed(e.to_string().split_whitespace().collect::<Vec<_>>().join(" "));
-    if start.starts_with(b"PAR1") {
-        let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| plain(&e))?;
-        return Ok(Box::new(builder.with_batch_size(ROWS).build().map_err(|e| plain(&e))?));
-    }
-    if start.starts_with(b"ARROW1") {
-        return Ok(Box::new(FileReader::try_new(BufReader::new(file), None).map_err(|e| plain(&e))?));
-    }
-    if start.starts_with(&STREAM) {
-        return Ok(Box::new(StreamReader::try_new(BufReader::new(file), None).map_err(|e| plain(&e))?));
+    if is_columnar(start) {
+        let parquet = start.starts_with(b"PAR1");
+        let whole = start.starts_with(b"ARROW1");
+        return guard::open(name, || {
+            if parquet {
+                let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| plain(&e))?;
+                return Ok(Box::new(builder.with_batch_size(ROWS).build().map_err(|e| plain(&e))?));
+            }
+            let fits = if whole { lengths::of_file(&mut file) } else { lengths::of_stream(&mut file) };
+            fits.map_err(failed)?;
+            file.rewind()?;
+            let file = BufReader::new(file);
+            if whole {
+                return Ok(Box::new(FileReader::try_new(file, None).map_err(|e| plain(&e))?));
+            }
+            Ok(Box::new(StreamReader::try_new(file, None).map_err(|e| plain(&e))?))
+        });
     }
     let mut reader = BufReader::with_capacity(1 << 16, file);
     if reader.fill_buf()?.starts_with(b"\xef\xbb\xbf") {

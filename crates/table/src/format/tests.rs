@@ -148,3 +148,26 @@ fn rows_are_counted() {
         assert_eq!(rows(File::open(&path).unwrap(), "x").unwrap(), 6, "{format:?}");
     }
 }
+
+/// Every byte of a columnar file changed in five ways, and the file cut at every byte: rows or an error of one line.
+#[test]
+fn damaged_columnar_files_are_errors() {
+    let read = |bytes: &[u8]| -> Result<usize, String> {
+        let table = reopened(bytes).map_err(|e| e.to_string())?;
+        table.map(|batch| batch.map(|b| b.num_rows()).map_err(|e| e.to_string())).sum()
+    };
+    for format in [Format::Parquet, Format::Arrow, Format::ArrowStream] {
+        let bytes = written(format, &[batch(0), batch(3)]);
+        assert_eq!(read(&bytes), Ok(6));
+        let mut refused = 0;
+        for place in 0..bytes.len() {
+            for change in [0x01, 0x10, 0x7f, 0x80, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[place] ^= change;
+                refused += usize::from(read(&damaged).is_err());
+            }
+            refused += usize::from(read(&bytes[..place]).is_err());
+        }
+        assert!(refused > bytes.len(), "{format:?}: {refused} of {} places", bytes.len());
+    }
+}
