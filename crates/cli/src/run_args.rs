@@ -124,6 +124,23 @@ pub enum AttentionChoice {
     Eager,
 }
 
+/// What runs a model or an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StackChoice {
+    /// The framework's eager code.
+    PyTorch,
+    /// An inference server.
+    Served,
+}
+
+/// Reads `--stack`.
+pub fn stack() -> impl TypedValueParser<Value = StackChoice> {
+    choice(vec![
+        (PossibleValue::new("pytorch"), StackChoice::PyTorch),
+        (PossibleValue::new("served"), StackChoice::Served),
+    ])
+}
+
 /// A parser of one of these names, which help and completions list.
 pub fn choice<T: Copy + Send + Sync + 'static>(
     known: Vec<(PossibleValue, T)>,

@@ -56,7 +56,7 @@ impl OperatorTimes for CoreTimes<'_> {
         let iteration =
             Iteration { steps: steps.to_vec(), host: HostWork::default(), ..Iteration::default() };
         let p = self.model.predict_iteration(&iteration, self.gpu);
-        let pauses = self.model.host_model().pauses(p.launches).0;
+        let pauses = self.model.host_model(self.gpu).pauses(p.launches).0;
         Busy {
             time: p.gpu_wall.0 + pauses,
             low: p.gpu_busy_low.0 + pauses,

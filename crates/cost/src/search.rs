@@ -153,7 +153,7 @@ impl<'a> Search<'a> {
     /// The run that is best by the order asked for among those that fit and have their pipes; where none does,
     /// the one that needs least memory.
     pub fn best(&self, model: &TimeModel, gpu: &Gpu, reserve: &Reserve, by: RankBy) -> Found {
-        let host = model.host_model();
+        let host = model.host_model(gpu);
         let ours: Vec<OpCall>;
         let calls: &[&OpCall] = match gpu.autocast() {
             Dtype::Bf16 => &self.calls,

@@ -66,7 +66,7 @@ fn main() -> Result<()> {
         Some("unseen") => table::report(&sets, &wanted[1..]),
         Some("served") => {
             let write = wanted.get(1).is_some_and(|w| w == "write");
-            served::run(&sets, write.then_some(Path::new("data/fitted/served.toml")))
+            served::run(&sets, write.then_some(Path::new("data/fitted")))
         }
         Some("llm") => llm::report(&sets),
         Some("networks") => networks::report(&sets),

@@ -107,7 +107,14 @@ pub fn runs(sets: &Sets) -> Result<Vec<Run>> {
 fn iteration(run: &Run) -> Option<preflop_core::model::Iteration> {
     let mut graph = zoo::build(&run.model, Some(run.batch), None).ok()?;
     graph.channels_last = run.channels_last;
-    lower(&graph, &LowerOptions { mode: run.mode, precision: run.precision, optimizer: run.optimizer }).ok()
+    let options = LowerOptions { mode: run.mode, precision: run.precision, optimizer: run.optimizer };
+    let mut iteration = lower(&graph, &options).ok()?;
+    if run.stack == Stack::IMAGE_LIBRARY && run.model.starts_with("vit") {
+        // The zoo's network is torchvision's, which turns tokens to the front for attention: it copies them, and its projection cannot add the
+        // bias in the product. The library of these runs keeps images in front.
+        iteration.steps.retain(|s| !matches!(s.call.name(), "add_bias" | "permute_copy"));
+    }
+    Some(iteration)
 }
 
 /// A run by a model; nothing for networks that the zoo lacks, and for runs that an old host limits.
@@ -149,7 +156,7 @@ impl Parts {
 pub fn parts(model: &TimeModel, run: &Run) -> Option<Parts> {
     let gpu = catalog::find(&run.gpu).ok()?;
     let iteration = iteration(run)?;
-    let host = model.host_model();
+    let host = model.host_model(&gpu);
     let p = model.predict_iteration(&iteration, &gpu);
     if p.host.ms() > 0.5 * run.ms {
         return None;

@@ -1,16 +1,21 @@
 //! Fits the closed forms of a server's kernels (`preflop_language::served::forms`) to published times, and prints how far they are off: with the whole GPU left out of the
-//! fit, and within it. With `--update` it writes `data/fitted/served.toml`.
+//! fit, and within it. `served write` writes `data/fitted/served.toml` and `served.bin`.
 
+use crate::gbdt::{Loss, Settings};
+use crate::samples::{self, Sample};
 use crate::sets::Sets;
 use crate::simplex::minimise;
 use anyhow::Result;
 use preflop_core::Dtype;
 use preflop_core::gpu::{Gpu, catalog};
+use preflop_core::learned::trees::Forest;
+use preflop_language::served::constants::{kin, write_trees};
 use preflop_language::served::forms::{
-    EXPERT_NAMES, EXPERT_START, Experts, PROMPT_NAMES, PROMPT_START, Prompt, TOKEN_NAMES, TOKEN_START, Token,
-    experts, prompt, token,
+    EXPERT_NAMES, EXPERT_START, Experts, FEATURES, PROMPT_NAMES, PROMPT_START, Prompt, Shape, TOKEN_NAMES,
+    TOKEN_START, Token,
 };
 use rayon::prelude::*;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -19,28 +24,15 @@ const SYSTEMS: [(&str, &str); 4] =
     [("a100_sxm", "a100-sxm-80gb"), ("l40s", "l40s"), ("h100_sxm", "h100-sxm"), ("b200_sxm", "b200")];
 /// Rows of one kind on one GPU that a fit looks at; the errors are over all.
 const LOOKED_AT: usize = 1500;
+/// Parts of cross-validation.
+const FOLDS: usize = 5;
 /// How firmly constants are held at their start.
 const HELD: f64 = 2e-3;
-
-#[derive(Debug, Clone, Copy)]
-enum Shape {
-    Prompt(Prompt),
-    Token(Token),
-    Experts(Experts),
-}
 
 struct Row {
     shape: Shape,
     gpu: usize,
     seconds: f64,
-}
-
-fn time(shape: &Shape, constants: &[f64], gpu: &Gpu) -> f64 {
-    match shape {
-        Shape::Prompt(a) => prompt(a, constants, gpu),
-        Shape::Token(a) => token(a, constants, gpu),
-        Shape::Experts(a) => experts(a, constants, gpu),
-    }
 }
 
 /// Rows of one file that `shape` accepts.
@@ -121,12 +113,6 @@ fn expert_layers(sets: &Sets, published: &str, bytes: f64, dtype: Dtype) -> Resu
     })
 }
 
-fn error(rows: &[&Row], constants: &[f64], gpus: &[Gpu]) -> f64 {
-    let sum: f64 =
-        rows.iter().map(|r| (time(&r.shape, constants, &gpus[r.gpu]) / r.seconds - 1.0).abs()).sum();
-    100.0 * sum / rows.len().max(1) as f64
-}
-
 /// The constants that make the mean of |ln(predicted/measured)| over GPUs least.
 fn fit(rows: &[&Row], start: &[f64], gpus: &[Gpu]) -> Vec<f64> {
     let mut looked: Vec<(&Row, f64)> = Vec::new();
@@ -141,7 +127,7 @@ fn fit(rows: &[&Row], start: &[f64], gpus: &[Gpu]) -> Vec<f64> {
         let constants: Vec<f64> = x.iter().map(|v| v.exp()).collect();
         let sum: f64 = looked
             .iter()
-            .map(|(r, w)| w * (time(&r.shape, &constants, &gpus[r.gpu]) / r.seconds).ln().abs())
+            .map(|(r, w)| w * (r.shape.form(&constants, &gpus[r.gpu]) / r.seconds).ln().abs())
             .sum();
         let far: f64 = x.iter().zip(start).map(|(v, s)| (v - s.ln()).powi(2)).sum();
         let value = sum / weight + HELD * far / x.len() as f64;
@@ -154,6 +140,22 @@ fn fit(rows: &[&Row], start: &[f64], gpus: &[Gpu]) -> Vec<f64> {
     best.iter().map(|v| v.exp()).collect()
 }
 
+/// Rows as the learner sees them: what the closed form leaves.
+fn samples(rows: &[&Row], constants: &[f64], gpus: &[Gpu]) -> Vec<Sample> {
+    let sample = |(i, r): (usize, &&Row)| Sample {
+        x: r.shape.features(),
+        reference: r.shape.form(constants, &gpus[r.gpu]),
+        seconds: r.seconds,
+        forest: "",
+        class: String::new(),
+        gpu: r.gpu,
+        group: (i.wrapping_mul(2_654_435_761) >> 7) % (8 * FOLDS),
+        weight: 1.0,
+        source: "",
+    };
+    rows.iter().enumerate().map(sample).collect()
+}
+
 /// A kind of kernel: its name here, its rows, its constants' names and start.
 struct Kind {
     name: String,
@@ -162,7 +164,57 @@ struct Kind {
     start: Vec<f64>,
 }
 
-/// Fits all, prints the table, and writes the file where asked.
+/// The trees beside a closed form: small, for a file that ships and pages that carry it.
+fn settings() -> Settings {
+    Settings {
+        trees: 60,
+        depth: 5,
+        rate: 0.15,
+        loss: Loss::Quantile(0.45),
+        second: Loss::Squared,
+        bags: 2,
+        min_leaf: 5,
+        feature_fraction: 0.7,
+        ..Settings::default()
+    }
+}
+
+/// What one GPU's rows gave.
+struct Fitted {
+    gpu: usize,
+    rows: usize,
+    constants: Vec<f64>,
+    forest: Forest,
+    /// Mean error of its own rows, in per cent, by trees that did not see them.
+    validated: f64,
+}
+
+impl Fitted {
+    fn of(gpu: usize, own: &[&Row], start: &[f64], gpus: &[Gpu]) -> Self {
+        let constants = fit(own, start, gpus);
+        let samples = samples(own, &constants, gpus);
+        let predicted = samples::cross_validate(&samples, FEATURES, &settings(), FOLDS);
+        let validated = mean_error(predicted.iter().zip(&samples).map(|(p, s)| p / s.seconds));
+        let forest = samples::fit(&samples, FEATURES, &settings(), |_| true);
+        Self { gpu, rows: own.len(), constants, forest, validated }
+    }
+
+    /// Mean error of rows of another GPU, in per cent.
+    fn carried(&self, rows: &[&Row], gpus: &[Gpu]) -> f64 {
+        let ratio = |s: Sample| s.reference * f64::from(self.forest.predict(&s.x)).exp() / s.seconds;
+        mean_error(samples(rows, &self.constants, gpus).into_iter().map(ratio))
+    }
+}
+
+fn mean_error(ratios: impl Iterator<Item = f64>) -> f64 {
+    let (mut sum, mut count) = (0.0, 0_usize);
+    for ratio in ratios {
+        (sum, count) = (sum + (ratio - 1.0).abs(), count + 1);
+    }
+    100.0 * sum / count.max(1) as f64
+}
+
+/// Fits all, prints the table, and writes the files where asked: constants to `served.toml` in this folder, trees to `served.bin`.
 pub fn run(sets: &Sets, update: Option<&Path>) -> Result<()> {
     let gpus = SYSTEMS.iter().map(|(_, name)| catalog::find(name)).collect::<Result<Vec<_>, _>>()?;
     let kind = |name: &str, rows, names: &[&'static str], start: &[f64]| Kind {
@@ -183,47 +235,38 @@ pub fn run(sets: &Sets, update: Option<&Path>) -> Result<()> {
         experts_of("int4", "int4_wo", 0.515_625, Dtype::Bf16)?,
         experts_of("nvfp4", "nvfp4", 0.5625, Dtype::Fp4)?,
     ];
-    let mut file = String::from(HEADER);
-    println!("{:<14} {:<14} {:>6} {:>9} {:>8}", "kernels", "GPU", "rows", "left out", "in fit");
+    let (mut file, mut forests) = (String::from(HEADER), BTreeMap::new());
+    println!("{:<14} {:<14} {:>6} {:>10} {:>16}", "kernels", "GPU", "rows", "left out", "cross-validated");
     for kind in &kinds {
-        let measured: Vec<usize> =
-            (0..gpus.len()).filter(|g| kind.rows.iter().any(|r| r.gpu == *g)).collect();
-        let all: Vec<&Row> = kind.rows.iter().collect();
-        let results: Vec<(usize, usize, f64, f64, Vec<f64>)> = measured
-            .par_iter()
-            .map(|&g| {
-                let (own, others): (Vec<&Row>, Vec<&Row>) = all.iter().partition(|r| r.gpu == g);
-                let constants = fit(&own, &kind.start, &gpus);
-                let left_out = if others.is_empty() {
-                    f64::NAN
-                } else {
-                    error(&own, &fit(&others, &kind.start, &gpus), &gpus)
-                };
-                (g, own.len(), left_out, error(&own, &constants, &gpus), constants)
-            })
-            .collect();
-        let pooled = fit(&all, &kind.start, &gpus);
-        let known: Vec<f64> = results.iter().map(|r| r.2).filter(|e| e.is_finite()).collect();
-        writeln!(file, "\n[{}] # {}", kind.name, kind.names.join(", "))?;
-        writeln!(file, "pooled = {}", list(&pooled))?;
-        for (g, n, left_out, own, constants) in &results {
-            println!("{:<14} {:<14} {n:>6} {left_out:>8.1}% {own:>7.1}%", kind.name, gpus[*g].name);
-            let generation = gpus[*g].architecture.name();
-            let outside = if left_out.is_finite() {
-                format!("{left_out:.1} % with it left out")
-            } else {
-                "no other GPU to fit on".to_string()
-            };
-            writeln!(file, "# {}: {n} rows, {outside}, {own:.1} % in the fit", gpus[*g].name)?;
-            writeln!(file, "generation.{generation} = {}", list(constants))?;
+        let own = |g: usize| kind.rows.iter().filter(|r| r.gpu == g).collect::<Vec<&Row>>();
+        let measured: Vec<usize> = (0..gpus.len()).filter(|g| !own(*g).is_empty()).collect();
+        let fitted: Vec<Fitted> =
+            measured.par_iter().map(|&g| Fitted::of(g, &own(g), &kind.start, &gpus)).collect();
+        writeln!(file, "\n[kernels.\"{}\"] # {}", kind.name, kind.names.join(", "))?;
+        let mut left_out = Vec::new();
+        for f in &fitted {
+            let gpu = &gpus[f.gpu];
+            let others = kin(gpu.architecture).iter().filter(|a| **a != gpu.architecture);
+            let nearest =
+                others.filter_map(|a| fitted.iter().find(|o| gpus[o.gpu].architecture == *a)).next();
+            let outside = nearest.map(|o| o.carried(&own(f.gpu), &gpus));
+            left_out.extend(outside);
+            let said = outside.map_or("-".to_string(), |e| format!("{e:.1} %"));
+            println!("{:<14} {:<14} {:>6} {said:>10} {:>14.1} %", kind.name, gpu.name, f.rows, f.validated);
+            let said = outside
+                .map_or("no other GPU to fit on".to_string(), |e| format!("{e:.1} % with it left out"));
+            writeln!(file, "# {}: {} rows, {said}, {:.1} % cross-validated", gpu.name, f.rows, f.validated)?;
+            writeln!(file, "{} = {}", gpu.architecture.name(), list(&f.constants))?;
+            forests.insert(format!("{}/{}", kind.name, gpu.architecture.name()), f.forest.clone());
         }
-        if !known.is_empty() {
-            let mean = known.iter().sum::<f64>() / known.len() as f64;
-            println!("{:<14} {:<14} {:>6} {mean:>8.1}%", kind.name, "mean", all.len());
+        if !left_out.is_empty() {
+            let mean = left_out.iter().sum::<f64>() / left_out.len() as f64;
+            println!("{:<14} {:<14} {:>6} {mean:>8.1} %", kind.name, "mean", kind.rows.len());
         }
     }
-    if let Some(path) = update {
-        std::fs::write(path, file)?;
+    if let Some(folder) = update {
+        std::fs::write(folder.join("served.toml"), file)?;
+        std::fs::write(folder.join("served.bin"), write_trees(&forests))?;
     }
     Ok(())
 }
@@ -235,6 +278,7 @@ fn list(constants: &[f64]) -> String {
 
 const HEADER: &str = "\
 # Constants of an inference server's kernels, read by crates/language/src/served/constants.rs; crates/language/src/served/forms.rs has the formulas.
-# Made by `cargo run --profile quick -p preflop-fit -- --update served` from measurements that are not part of this repository: ai-dynamo/aiconfigurator (Apache-2.0),
-# SGLang 0.5.10 on A100 SXM 80 GB, L40S, H100 SXM and B200. Mean absolute errors stand beside each line, first with the whole GPU left out of the fit.
+# Made by `cargo run --profile quick -p preflop-fit -- served write` from measurements that are not part of this repository: ai-dynamo/aiconfigurator (Apache-2.0),
+# SGLang 0.5.10 on A100 SXM 80 GB, L40S, H100 SXM and B200. Mean absolute errors stand beside each line, first with the whole GPU left out of the fit
+# (constants and trees of its nearest kin), then by trees beside its own constants that did not see the row.
 ";

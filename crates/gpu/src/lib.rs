@@ -298,6 +298,11 @@ impl Gpu {
         Self::rate(dtype, |d| self.tensor.get(d).or_else(|| plain(d)))
     }
 
+    /// What no kernel exceeds: the peak at the clock that such boards are seen to run at.
+    pub fn roof(&self, dtype: Dtype) -> FlopsPerSecond {
+        self.peak(dtype) * (self.usual_clock.0 / self.boost_clock.0).max(1.0)
+    }
+
     /// Rate that large matrix products of this format hold.
     pub fn sustained_peak(&self, dtype: Dtype) -> FlopsPerSecond {
         Self::rate(dtype, |d| self.sustained.get(d))

@@ -149,12 +149,12 @@ pub struct Terms {
     pub split: f64,
 }
 
-/// No run is faster: FLOPs that the result needs at the datasheet peak; all bytes at the L2's rate; what the L2
+/// No run is faster: FLOPs that the result needs at the chip's roof; all bytes at the L2's rate; what the L2
 /// cannot hold from before at the datasheet DRAM rate.
 pub fn floor(op: &Attention, pass: Pass, dtype: Dtype, gpu: &Gpu) -> f64 {
     let bytes = op.traffic(pass, dtype.size()).total();
     let beyond = (bytes - gpu.l2_size).max(Bytes::ZERO);
-    (op.flops(pass) / gpu.peak(dtype)).max(bytes / gpu.l2).max(beyond / gpu.dram).0
+    (op.flops(pass) / gpu.roof(dtype)).max(bytes / gpu.l2).max(beyond / gpu.dram).0
 }
 
 /// Head size as the kernels pad it: multiples of 32 up to 128, then of 64.
@@ -168,6 +168,11 @@ fn padded_head(d: u64) -> f64 {
 /// L40S, 0.64 on H100 at best in aiconfigurator's prefill).
 fn peak(dtype: Dtype, gpu: &Gpu) -> f64 {
     if dtype.size() > 2.0 { gpu.sustained_peak(dtype).0 } else { gpu.peak(dtype).0 }
+}
+
+/// How much faster an SM's clock is than that of the GPU whose constants apply.
+fn clock_ratio(gpu: &Gpu, fitted_on: &Gpu) -> f64 {
+    gpu.usual_clock.0 / fitted_on.usual_clock.0
 }
 
 /// Tiles of the score matrix that the mask leaves. The mask is aligned at the top left, so that row i of tiles
@@ -233,7 +238,11 @@ fn prefill(
     let heads = op.batch as f64 * op.heads as f64;
     let pairs = live_tiles(nq, nk, ratio, op.causal);
     let per_sm = eff * peak(dtype, gpu) / sm;
-    let tile = products * 2.0 * bq * bk * (padded_head(op.head_dim) + soft) / per_sm;
+    let scores = products * 2.0 * bq * bk;
+    // Exponentials take an SM's clocks, however fast its tensor cores are: GeForce boards and their chips have a quarter of an A100's.
+    let soft_per_sm =
+        eff * (peak(dtype, fitted_on) / f64::from(fitted_on.sm_count)) * clock_ratio(gpu, fitted_on);
+    let tile = scores * (padded_head(op.head_dim) / per_sm + soft / soft_per_sm);
     let longest = if op.causal { nk.min(nq * ratio) } else { nk };
     let waves = heads * nq / sm;
     let work = heads * pairs * tile / sm;

@@ -10,6 +10,7 @@
 //! loop, a few for all in lists); beyond those, lists and fused steps cost the host the same: of six pairs of iterations that
 //! differ in this alone, the fused ones took 1.03 times as long in the median.
 
+use preflop_gpu::Gpu;
 use preflop_graph::{HostWork, Iteration};
 use preflop_units::Seconds;
 use preflop_units::math::Elementary as _;
@@ -81,11 +82,14 @@ impl HostModel {
         ]
     }
 
-    /// The same host as real jobs find it, on a machine that takes `factor` times as long as that of the measurements.
+    /// The same host as real jobs find it, on a machine with this GPU that takes `factor` times as long as that of the measurements.
     #[must_use]
-    pub fn in_real_jobs(self, factor: f64) -> Self {
+    pub fn in_real_jobs(self, factor: f64, gpu: &Gpu) -> Self {
         let fitted = RealJobs::fitted();
-        Self { level: factor * fitted.level, start: factor * fitted.start_ms * 1e-3, ..self }
+        // Boards that run above their datasheet's clock are GeForce boards.
+        let desktop = gpu.usual_clock.0 > gpu.boost_clock.0;
+        let jobs = if desktop { &fitted.desktop } else { &fitted.server };
+        Self { level: factor * jobs.level, start: factor * jobs.start_ms * 1e-3, ..self }
     }
 
     /// Host time of one iteration.
@@ -128,10 +132,16 @@ pub fn spread(iteration: &Iteration) -> [f64; 2] {
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct RealJobs {
-    level: f64,
-    start_ms: f64,
+    server: Jobs,
+    desktop: Jobs,
     spread: Spread,
     reference: Reference,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct Jobs {
+    level: f64,
+    start_ms: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -152,8 +162,8 @@ impl RealJobs {
         READ.get_or_init(|| {
             // A test reads the file, so what ships can be read.
             toml::from_str(FITTED).unwrap_or(Self {
-                level: 1.0,
-                start_ms: 0.0,
+                server: Jobs { level: 1.0, start_ms: 0.0 },
+                desktop: Jobs { level: 1.0, start_ms: 0.0 },
                 spread: Spread { train: [0.75, 1.4], infer: [0.73, 1.75] },
                 reference: Reference { operator_us: 1.0, module_call_us: 1.0 },
             })

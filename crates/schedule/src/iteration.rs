@@ -148,8 +148,8 @@ const NORMAL_90: f64 = 1.645;
 
 /// Iterations from a model of operators.
 pub trait Schedule {
-    /// The host whose constants ship with the tool.
-    fn host_model(&self) -> HostModel;
+    /// The host whose constants ship with the tool, as machines with such a GPU have it.
+    fn host_model(&self, gpu: &Gpu) -> HostModel;
 
     /// Predicts an iteration with a given host.
     fn predict_iteration_on(&self, iteration: &Iteration, gpu: &Gpu, host: &HostModel)
@@ -157,14 +157,14 @@ pub trait Schedule {
 
     /// Predicts an iteration.
     fn predict_iteration(&self, iteration: &Iteration, gpu: &Gpu) -> IterationPrediction {
-        self.predict_iteration_on(iteration, gpu, &self.host_model())
+        self.predict_iteration_on(iteration, gpu, &self.host_model(gpu))
     }
 }
 
 impl Schedule for TimeModel {
-    fn host_model(&self) -> HostModel {
+    fn host_model(&self, gpu: &Gpu) -> HostModel {
         let constants = self.fitted().form("host").and_then(HostModel::from_slice);
-        constants.unwrap_or(HostModel::START).in_real_jobs(self.host_factor())
+        constants.unwrap_or(HostModel::START).in_real_jobs(self.host_factor(), gpu)
     }
 
     fn predict_iteration_on(

@@ -176,11 +176,11 @@ impl TimeModel {
         &self.fitted
     }
 
-    /// No kernel beats the datasheet: seconds of arithmetic at peak (less where the algorithm needs less), and of the
+    /// No kernel beats the chip: seconds of arithmetic at its roof (less where the algorithm needs less), and of the
     /// bytes that cannot stay in the L2 at DRAM bandwidth.
     fn physics(call: &OpCall, gpu: &Gpu) -> (f64, f64) {
         let compulsory = call.traffic();
-        let compute = call.flops().0 / Self::shortcut(call) / gpu.peak(call.dtype).0;
+        let compute = call.flops().0 / Self::shortcut(call) / gpu.roof(call.dtype).0;
         let one_way = compulsory.read.max(compulsory.written).0 - gpu.l2_size.0;
         let both_ways = compulsory.total().0 - 2.0 * gpu.l2_size.0;
         (compute, one_way.max(both_ways).max(0.0) / gpu.dram.0)

@@ -14,6 +14,8 @@ pub struct Stack {
     pub framework: &'static str,
     /// Generation of the GPU libraries.
     pub library: &'static str,
+    /// Do products come from an inference server instead of the framework's library?
+    pub server: bool,
     /// Were algorithms of convolutions chosen by trial (`cudnn.benchmark`, `cudnnFind`) instead of by the library's heuristic?
     pub autotuned: bool,
     /// Generations on which 16-bit graphs are laid out NHWC by the framework itself.
@@ -32,6 +34,7 @@ impl Stack {
         name: "current",
         framework: "PyTorch 2.11, eager",
         library: "CUDA 13.0, cuDNN 9.19",
+        server: false,
         autotuned: false,
         nhwc_half: &[],
         call_s: 0.0,
@@ -62,8 +65,13 @@ impl Stack {
     };
 
     /// Products and attention of inference servers, replayed as CUDA graphs.
-    pub const SERVED: Self =
-        Self { name: "served", framework: "inference servers", library: "CUDA 12", ..Self::CURRENT };
+    pub const SERVED: Self = Self {
+        name: "served",
+        framework: "inference servers",
+        library: "CUDA 12",
+        server: true,
+        ..Self::CURRENT
+    };
 
     /// Whole networks of an image library on an RTX 3090.
     pub const IMAGE_LIBRARY: Self = Self {

@@ -4,7 +4,7 @@ use crate::error::InputError;
 use crate::input::{self, Batches};
 use crate::output::{self, Align, Output};
 use crate::price_args::PriceArgs;
-use crate::run_args;
+use crate::run_args::{self, StackChoice};
 use clap::Args;
 use clap::builder::{PossibleValue, TypedValueParser};
 use comfy_table::{Cell, Color};
@@ -43,7 +43,7 @@ pub struct GenerateArgs {
     batch: Batches,
 
     /// What runs it: PyTorch as Hugging Face writes it, or an inference server with its own kernels
-    #[arg(long, value_name = "STACK", default_value = "pytorch", value_parser = stack())]
+    #[arg(long, value_name = "STACK", default_value = "pytorch", value_parser = run_args::stack())]
     stack: StackChoice,
 
     /// Number formats of weights and activations in PyTorch
@@ -90,25 +90,11 @@ pub struct GenerateArgs {
     price: PriceArgs,
 }
 
-/// What runs the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StackChoice {
-    PyTorch,
-    Served,
-}
-
 /// Format of keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KvFormat {
     Bf16,
     Fp8,
-}
-
-fn stack() -> impl TypedValueParser<Value = StackChoice> {
-    run_args::choice(vec![
-        (PossibleValue::new("pytorch"), StackChoice::PyTorch),
-        (PossibleValue::new("served"), StackChoice::Served),
-    ])
 }
 
 fn weights() -> impl TypedValueParser<Value = WeightFormat> {
@@ -170,7 +156,11 @@ pub fn run(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
             }
         })
     };
-    let (model, constants) = (TimeModel::embedded(), Constants::embedded());
+    let mut model = TimeModel::embedded();
+    if args.stack == StackChoice::Served {
+        model = model.with_stack(preflop_core::time::Stack::SERVED);
+    }
+    let constants = Constants::embedded();
     let options = LowerOptions { mode: Mode::Infer, precision: args.precision, optimizer: None };
     let mut notes = Vec::new();
     let pytorch =
@@ -244,11 +234,11 @@ fn served<'a>(
         let message = format!("`{}` has no fp8, so keys and values cannot be kept in it", gpu.name);
         return Err(InputError::new(message).hint("use `--kv bf16`").into());
     }
-    let seen = constants.token(gpu).1 && constants.prompt(gpu).1;
+    let seen = ["token", "prompt"].iter().all(|kind| constants.speaks(kind, gpu) == Some(gpu.architecture));
     notes.push(if seen {
         "no whole step of a server was measured: kernels of this GPU's generation were, and the interval is wide".to_string()
     } else {
-        "no kernel of a server was measured on this GPU's generation: the constants are those of all that were".to_string()
+        "no kernel of a server was measured on this GPU's generation: those of its nearest kin stand in".to_string()
     });
     if weights == WeightFormat::Int8 || weights == WeightFormat::Nvfp4 {
         notes.push(format!(

@@ -5,11 +5,13 @@ use crate::error::{InputError, RowsFailed};
 use crate::input;
 use crate::output::{self, Align, Output};
 use crate::rows::{Dialect, RawRow, Rows};
+use crate::run_args::{self, StackChoice};
 use crate::tables;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use preflop_core::time::{OpPrediction, TimeModel};
+use preflop_core::time::{OpPrediction, Stack, TimeModel};
 use preflop_core::{Gpu, OpCall};
+use preflop_language::served::Constants;
 use preflop_table::format::Format;
 use rayon::prelude::*;
 use std::io::{self, IsTerminal as _, Write};
@@ -23,7 +25,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES
   preflop ops ops.csv.gz --gpu h200 > times.jsonl
-  preflop ops ops.jsonl --gpu a100 --human")]
+  preflop ops ops.jsonl --gpu a100 --human
+  preflop ops attention.csv --gpu h200 --stack served")]
 pub struct OpsArgs {
     /// Operator file, or `-` for standard input
     pub(super) file: String,
@@ -44,6 +47,10 @@ pub struct OpsArgs {
     #[arg(long, conflicts_with = "json")]
     human: bool,
 
+    /// Whose kernels: PyTorch's, or those of an inference server (attention and products)
+    #[arg(long, value_name = "STACK", default_value = "pytorch", value_parser = run_args::stack(), conflicts_with_all = ["output", "format"])]
+    stack: StackChoice,
+
     /// Your own correction for this GPU, from `preflop fit`
     #[arg(long, value_name = "FILE")]
     pub(super) correction: Option<String>,
@@ -59,11 +66,41 @@ pub fn run(args: &OpsArgs, output: &Output) -> anyhow::Result<()> {
     }
     let gpu = input::gpu(&args.gpu)?;
     let (mut rows, size) = Rows::open(&args.file)?;
-    let model = input::time_model(args.correction.as_deref(), [&gpu])?;
+    let mut model = input::time_model(args.correction.as_deref(), [&gpu])?;
+    let mut served = None;
+    if args.stack == StackChoice::Served {
+        model = model.with_stack(Stack::SERVED);
+        served = Some(Constants::embedded());
+    }
+    let model = Kernels { model, served };
     if args.human {
         table(&mut rows, &model, &gpu, output)
     } else {
         json_lines(&mut rows, &model, &gpu, size)
+    }
+}
+
+/// Whose kernels run the operators.
+struct Kernels {
+    model: TimeModel,
+    /// Of an inference server.
+    served: Option<Constants>,
+}
+
+impl Kernels {
+    fn predict_many(&self, calls: &[&OpCall], gpu: &Gpu) -> Vec<OpPrediction> {
+        let mut predictions = self.model.predict_many(calls, gpu);
+        if let Some(served) = &self.served {
+            for (call, p) in calls.iter().zip(&mut predictions) {
+                *p = served.serve(call, *p, gpu);
+            }
+        }
+        predictions
+    }
+
+    fn predict(&self, call: &OpCall, gpu: &Gpu) -> OpPrediction {
+        let p = self.model.predict(call, gpu);
+        self.served.as_ref().map_or(p, |served| served.serve(call, p, gpu))
     }
 }
 
@@ -130,7 +167,7 @@ impl Slot {
 }
 
 /// Answers rows that are predicted together.
-fn answer(slots: &mut [Slot], dialect: Dialect, model: &TimeModel, gpu: &Gpu) -> io::Result<()> {
+fn answer(slots: &mut [Slot], dialect: Dialect, model: &Kernels, gpu: &Gpu) -> io::Result<()> {
     let calls: Vec<Result<OpCall, String>> = slots.iter().map(|slot| slot.row.call(dialect)).collect();
     let good: Vec<&OpCall> = calls.iter().filter_map(|call| call.as_ref().ok()).collect();
     let mut predictions = model.predict_many(&good, gpu).into_iter();
@@ -158,7 +195,7 @@ fn fill(rows: &mut Rows, slots: &mut [Slot]) -> (usize, anyhow::Result<bool>) {
     (slots.len(), Ok(true))
 }
 
-fn json_lines(rows: &mut Rows, model: &TimeModel, gpu: &Gpu, size: Option<u64>) -> anyhow::Result<()> {
+fn json_lines(rows: &mut Rows, model: &Kernels, gpu: &Gpu, size: Option<u64>) -> anyhow::Result<()> {
     let dialect = rows.dialect();
     let mut out = output::stdout();
     let mut progress = Progress::new(size);
@@ -242,7 +279,7 @@ fn whole(out: &mut impl Write, x: f64) -> io::Result<()> {
     serde_json::to_writer(out, &x).map_err(io::Error::from)
 }
 
-fn table(rows: &mut Rows, model: &TimeModel, gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
+fn table(rows: &mut Rows, model: &Kernels, gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
     let mut table = output.table(&[
         ("line", Align::Right),
         ("op", Align::Keep),

@@ -111,7 +111,7 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
         report.set_changes(changes(args, &job, &gpu, &model, largest.unwrap_or(0)));
     }
     if args.launches {
-        let host = model.host_model();
+        let host = model.host_model(&gpu);
         let launches = timeline(&model, &job.iteration, &prediction, &gpu, &host);
         report.launches = Some(launches::rows(&job.iteration, &prediction, &launches));
     }
@@ -158,7 +158,7 @@ fn changes(args: &PredictArgs, job: &Job, gpu: &Gpu, model: &TimeModel, largest:
             (iteration, p)
         })
     };
-    let mut out = fit::changes(&asked, gpu, &Reserve::default(), &model.host_model(), run, largest);
+    let mut out = fit::changes(&asked, gpu, &Reserve::default(), &model.host_model(gpu), run, largest);
     // Adapters, where the model has places for them.
     let whole = &job.iteration;
     let adapted = RunArgs { lora: Some(ADAPTER_RANK), batch: Some(asked.batch), ..args.run.clone() };

@@ -12,6 +12,7 @@
 
 use preflop_core::Gpu;
 use preflop_core::dtype::Dtype;
+use preflop_core::learned::trees::{Features, MAX_FEATURES};
 use preflop_core::units::math::Elementary as _;
 
 /// Attention of whole prompts over themselves, causal.
@@ -68,6 +69,90 @@ pub struct Experts {
     /// Are all experts taken equally often? Else as a power law says, whose exponent is near 1.
     pub balanced: bool,
 }
+
+/// A kernel of a server, with its sizes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Shape {
+    /// Attention over prompts.
+    Prompt(Prompt),
+    /// Attention of new tokens.
+    Token(Token),
+    /// A layer of experts.
+    Experts(Experts),
+}
+
+impl Shape {
+    /// Seconds by the closed form alone.
+    pub fn form(&self, constants: &[f64], gpu: &Gpu) -> f64 {
+        match self {
+            Self::Prompt(a) => prompt(a, constants, gpu),
+            Self::Token(a) => token(a, constants, gpu),
+            Self::Experts(a) => experts(a, constants, gpu),
+        }
+    }
+
+    /// What trees see of it: sizes alone, so that a better GPU keeps its correction and is not slower.
+    pub fn features(&self) -> Features {
+        let mut x: Features = [0.0; MAX_FEATURES];
+        let mut put = |values: &[f64]| {
+            for (slot, value) in x.iter_mut().zip(values) {
+                *slot = *value as f32;
+            }
+        };
+        let log = |v: f64| v.max(1e-3).binary_log();
+        match self {
+            Self::Prompt(a) => put(&[
+                log(a.batch),
+                log(a.tokens),
+                log(a.heads),
+                log(a.kv_heads),
+                log(a.heads / a.kv_heads),
+                log(a.head_dim),
+                log(a.batch * a.heads),
+                log(a.batch * a.kv_heads),
+                log(a.batch * a.tokens),
+                log(a.batch * a.heads * (a.tokens / TILE).ceil()),
+                log(a.batch * a.heads * a.tokens * a.tokens * a.head_dim),
+                log(a.batch * a.tokens * a.head_dim * (2.0 * a.heads + 6.0 * a.kv_heads)),
+            ]),
+            Self::Token(a) => put(&[
+                log(a.batch),
+                log(a.context),
+                log(a.heads),
+                log(a.kv_heads),
+                log(a.heads / a.kv_heads),
+                log(a.head_dim),
+                a.kv_bytes,
+                log(a.batch * a.heads),
+                log(a.batch * a.kv_heads),
+                log(a.batch * a.context),
+                log(a.batch * a.kv_heads * a.context * a.head_dim),
+                log(a.batch * a.kv_heads * (a.context / KEYS).ceil()),
+            ]),
+            Self::Experts(a) => {
+                let rows = a.tokens * a.taken;
+                put(&[
+                    log(a.tokens),
+                    log(a.width),
+                    log(a.inner),
+                    log(a.taken),
+                    log(a.count),
+                    log(rows),
+                    log(rows / a.count),
+                    f64::from(u8::from(a.balanced)),
+                    log(a.width * a.inner),
+                    log(a.count.min(rows) * a.width * a.inner),
+                    log(rows * a.width * a.inner),
+                    a.inner % TILE,
+                ]);
+            }
+        }
+        x
+    }
+}
+
+/// How many features a shape has.
+pub const FEATURES: usize = 12;
 
 /// Names of the constants of [`prompt`].
 pub const PROMPT_NAMES: [&str; 9] =

@@ -4,7 +4,7 @@
 //! residual twice, the gate's function). Decode steps are replayed. No whole step of a server was measured for this project: the interval is wide.
 
 use super::constants::Constants;
-use super::forms::{self, Experts, Prompt, Token};
+use super::forms::{Experts, Prompt, Shape, Token};
 use crate::generate::{Stack, StepCost};
 use preflop_core::dtype::Dtype;
 use preflop_core::gpu::Gpu;
@@ -230,7 +230,12 @@ impl Served<'_> {
             },
             balanced: false,
         };
-        forms::experts(&a, self.constants.experts(format.name(), self.gpu).0, self.gpu)
+        // No layer of experts with 8-bit integers was published; they are widened as 4-bit ones are.
+        let kind = match format {
+            WeightFormat::Int8 => "experts.int4".to_string(),
+            other => format!("experts.{}", other.name()),
+        };
+        self.constants.seconds(&kind, &Shape::Experts(a), self.gpu)
     }
 
     /// The output layer for so many tokens, and the choice of the next.
@@ -278,7 +283,7 @@ impl Stack for Served<'_> {
             head_dim: p.latent.map_or(p.head_dim, |l| l.plain + l.rotary) as f64,
             dtype: self.gpu.autocast(),
         };
-        let attention = forms::prompt(&a, self.constants.prompt(self.gpu).0, self.gpu) * p.layers as f64;
+        let attention = self.constants.seconds("prompt", &Shape::Prompt(a), self.gpu) * p.layers as f64;
         Ok(self.cost(layers + attention + self.last(batch as f64) + GAP * kernels, rows, rows))
     }
 
@@ -288,8 +293,7 @@ impl Stack for Served<'_> {
         let (heads, kv_heads, head_dim) = self.heads();
         let (context, kv_bytes) = (context as f64 + 1.0, self.formats.kv_bytes);
         let a = Token { batch: rows, context, heads, kv_heads, head_dim, kv_bytes };
-        let attention =
-            forms::token(&a, self.constants.token(self.gpu).0, self.gpu) * self.plan.layers as f64;
+        let attention = self.constants.seconds("token", &Shape::Token(a), self.gpu) * self.plan.layers as f64;
         Ok(self.cost(layers + attention + self.last(rows) + GAP * kernels, rows * context, rows))
     }
 }

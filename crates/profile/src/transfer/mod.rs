@@ -285,7 +285,7 @@ fn target(analysis: &Analysis, model: &TimeModel, origin: &Gpu, gpu: &Gpu, optio
     let (measured, wall, host) = (analysis.measured(), analysis.gpu_wall(), analysis.host());
     // Streams overlap there as they do here.
     let host_there = options.host.time(analysis);
-    let host_model = model.host_model();
+    let host_model = model.host_model(gpu);
     let at = |growth: f64, host_there: Seconds| {
         let here = Sides { gpu_wall: wall, host };
         iteration::elsewhere(&host_model, measured, here, Sides { gpu_wall: wall * growth, host: host_there })

@@ -38,7 +38,8 @@ pub(super) fn of_file(file: &mut File) -> Result<(), String> {
     let from = footer_end.checked_sub(long).ok_or(CUT)?;
     let bytes = bytes_at(file, from, long, footer_end)?;
     let footer = root_as_footer(&bytes).map_err(|_| "the file is damaged: its footer cannot be read")?;
-    let blocks = footer.dictionaries().into_iter().flatten().chain(footer.recordBatches().into_iter().flatten());
+    let blocks =
+        footer.dictionaries().into_iter().flatten().chain(footer.recordBatches().into_iter().flatten());
     for block in blocks {
         let parts = [block.offset(), i64::from(block.metaDataLength()), block.bodyLength()];
         let last = parts.iter().try_fold(0_u64, |sum, &part| sum.checked_add(u64::try_from(part).ok()?));

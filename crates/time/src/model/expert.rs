@@ -164,7 +164,8 @@ impl TimeModel {
     pub(super) fn judge(&self, g: &Gemm, dtype: Dtype, gpu: &Gpu) -> Judged<'_> {
         let class = gemm::class(g, dtype);
         let own_hopper = self.fitted.tile_of(TileKey { dtype, class, generation: Architecture::Hopper });
-        let expert = expert(dtype, class, own_hopper.is_some() || dtype.size() < 2.0, gpu);
+        let known = own_hopper.is_some() || dtype.size() < 2.0;
+        let expert = expert(dtype, class, known && !self.stack.server, gpu);
         let (constants, nearest) = self.nearest(&expert, g, dtype, gpu);
         let own = kernels_of(gpu);
         let near = if expert.library == Library::Plain { kin(own) } else { same_kernels(own) };

@@ -142,7 +142,6 @@ fn largest(
 /// What would make each run fit that does not.
 fn advise(question: &Question, model: &TimeModel, rows: &mut [Row]) {
     let mut iterations: HashMap<Setup, Iteration> = HashMap::new();
-    let host = model.host_model();
     for (row, gpu) in rows.iter_mut().zip(&question.gpus).filter(|(row, _)| !row.fits) {
         let precision = Precision::ALL.into_iter().find(|p| p.name() == row.precision);
         let optimizer = question.setups.first().and_then(|s| s.optimizer);
@@ -158,7 +157,13 @@ fn advise(question: &Question, model: &TimeModel, rows: &mut [Row]) {
             let iteration = iterations.get(setup)?;
             Some((iteration.clone(), model.predict_iteration(iteration, gpu)))
         };
-        row.changes =
-            fit::changes(&asked, gpu, &question.reserve, &host, run, row.largest_batch.unwrap_or(0));
+        row.changes = fit::changes(
+            &asked,
+            gpu,
+            &question.reserve,
+            &model.host_model(gpu),
+            run,
+            row.largest_batch.unwrap_or(0),
+        );
     }
 }
