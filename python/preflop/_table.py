@@ -55,6 +55,9 @@ def _clear(error: ValueError) -> Exception:
 
 
 def _stream(table: Any) -> Any:
+    if _package(table) == "pandas" and hasattr(table, "reset_index"):
+        # An index is no column; it comes back with the answers.
+        table = table.reset_index(drop=True)
     if hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__"):
         if hasattr(table, "__arrow_c_stream__"):
             return table
@@ -64,9 +67,8 @@ def _stream(table: Any) -> Any:
     if _package(table) == "duckdb":
         return table.fetch_arrow_reader() if hasattr(table, "fetch_arrow_reader") else table.arrow()
     kind = type(table).__name__
-    raise PreflopError(
-        f"a {kind} is no Arrow table", "give a pyarrow, polars or pandas table, or a duckdb relation; pyarrow.table() makes one of many things"
-    )
+    hint = "give a pyarrow, polars or pandas table, or a duckdb relation; pyarrow.table() makes one of many things"
+    raise PreflopError(f"a {kind} is no Arrow table", "collect() it first" if kind == "LazyFrame" else hint)
 
 
 def _package(table: Any) -> str:
