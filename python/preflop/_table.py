@@ -41,6 +41,10 @@ def predict_table(
         raise _clear(error) from None
 
 
+#: How Arrow begins an error that is not its own.
+_EXTERNAL = "External error: "
+
+
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -50,6 +54,9 @@ def _clear(error: ValueError) -> Exception:
     match error.args:
         case (str(message), str() | None as hint):
             return PreflopError(message, hint)
+        case (str(message),) if message.startswith(_EXTERNAL):
+            # Found while rows were read, and carried through Arrow's own error.
+            return PreflopError(message.removeprefix(_EXTERNAL))
         case _:
             return error
 
