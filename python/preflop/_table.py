@@ -41,6 +41,10 @@ def predict_table(
         raise _clear(error) from None
 
 
+#: How Arrow begins an error that is not its own.
+_EXTERNAL = "External error: "
+
+
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -50,11 +54,17 @@ def _clear(error: ValueError) -> Exception:
     match error.args:
         case (str(message), str() | None as hint):
             return PreflopError(message, hint)
+        case (str(message),) if message.startswith(_EXTERNAL):
+            # Found while rows were read, and carried through Arrow's own error.
+            return PreflopError(message.removeprefix(_EXTERNAL))
         case _:
             return error
 
 
 def _stream(table: Any) -> Any:
+    if _package(table) == "pandas" and hasattr(table, "reset_index"):
+        # An index is no column; it comes back with the answers.
+        table = table.reset_index(drop=True)
     if hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__"):
         if hasattr(table, "__arrow_c_stream__"):
             return table
@@ -64,9 +74,8 @@ def _stream(table: Any) -> Any:
     if _package(table) == "duckdb":
         return table.fetch_arrow_reader() if hasattr(table, "fetch_arrow_reader") else table.arrow()
     kind = type(table).__name__
-    raise PreflopError(
-        f"a {kind} is no Arrow table", "give a pyarrow, polars or pandas table, or a duckdb relation; pyarrow.table() makes one of many things"
-    )
+    hint = "give a pyarrow, polars or pandas table, or a duckdb relation; pyarrow.table() makes one of many things"
+    raise PreflopError(f"a {kind} is no Arrow table", "collect() it first" if kind == "LazyFrame" else hint)
 
 
 def _package(table: Any) -> str:

@@ -27,7 +27,11 @@ pub fn test(root: &Path) -> anyhow::Result<()> {
     crate::readme::python_block(root, &python)
 }
 
-/// Tests tables and sweeps with pyarrow, polars, pandas, duckdb and a Ray cluster of three nodes on this machine.
+/// Rows that are streamed to see that memory does not grow with them.
+const STREAMED: &str = "10_000_000";
+
+/// Tests tables and sweeps with pyarrow, polars, pandas, duckdb, Dask, Spark and a Ray cluster of three nodes on this machine; then measures
+/// rates of tables against those of the library, and the memory of a long stream.
 pub fn tables(root: &Path) -> anyhow::Result<()> {
     let own = root.join("target/venv-tables");
     if !works(&mut program(root, own.join("bin/python"), &["-c", "import pip"])) {
@@ -37,7 +41,21 @@ pub fn tables(root: &Path) -> anyhow::Result<()> {
     let quiet = ["install", "--quiet", "--disable-pip-version-check"];
     succeed(&mut program(root, &pip, &[&quiet[..], &["-r", TABLE_REQUIREMENTS]].concat()))?;
     succeed(&mut program(root, &pip, &[&quiet[..], &["."]].concat()))?;
-    succeed(&mut pytest(root, &own.join("bin/python"), &["python/tests/tables"]))
+    let python = own.join("bin/python");
+    let mut tests = vec!["python/tests/tables"];
+    if !works(&mut program(root, "java", &["-version"])) {
+        println!("    Spark: NOT RUN (it needs Java 17 or newer, as `java`)");
+        tests.push("--ignore=python/tests/tables/test_spark.py");
+    }
+    succeed(&mut pytest(root, &python, &tests))?;
+    // As the wheel is built, so that the ratio is that of the code.
+    succeed(&mut cargo(
+        root,
+        &["build", "--quiet", "--locked", "--profile", "wheel", "-p", "preflop-bench"],
+    ))?;
+    let library = root.join("target/wheel/preflop-tables").to_string_lossy().into_owned();
+    succeed(&mut program(root, &python, &["python/bench/tables.py", &library]))?;
+    succeed(&mut program(root, &python, &["python/bench/tables.py", "stream", STREAMED]))
 }
 
 /// Runs the tests that need shared data.

@@ -4,8 +4,9 @@ use crate::error::InputError;
 use crate::{cluster_args, input};
 use preflop_cluster::Cluster;
 use preflop_core::Gpu;
-use preflop_core::model::Graph;
+use preflop_core::model::{Graph, Stage};
 use preflop_core::time::TimeModel;
+use preflop_import::exported::Bindings;
 use preflop_table::format::Format;
 use preflop_table::{Engine, Source, TableError};
 use std::sync::{Arc, OnceLock};
@@ -23,8 +24,9 @@ impl Source for Files {
         input::gpu(name).map_err(|e| said(&e))
     }
 
-    fn model(&self, name: &str, batch: Option<u64>, seq: Option<u64>) -> Result<Graph, String> {
-        input::model(name, batch, seq).map_err(|e| said(&e))
+    fn model(&self, name: &str, batch: Option<u64>, seq: Option<u64>, stage: Stage) -> Result<Graph, String> {
+        let sizes = Bindings { batch, seq, ..Bindings::default() };
+        input::staged_model(name, &sizes, stage).map_err(|e| said(&e))
     }
 
     fn cluster(&self, name: &str) -> Result<Cluster, String> {

@@ -2,7 +2,8 @@
 //!
 //! The optimiser is Nelder and Mead's simplex (1965) from the crate argmin: designs are few-dimensional, and times have corners where the bottleneck
 //! changes, which gradients do not like. It works on logarithms of the scales; what exceeds a limit or the space is worse by how far it does. To
-//! get a front and not one point, it is run under a ladder of area limits, each from the best design found so far that keeps to it.
+//! get a front and not one point, it is run under a ladder of area limits, each from the best design found so far that keeps to it; the first
+//! are those of a coarse net over the space, and the base.
 
 use crate::{Axis, Design, DesignError, Evaluated, Limits, Objective, Values, Workload};
 use argmin::core::{CostFunction, Error, Executor};
@@ -119,6 +120,22 @@ impl CostFunction for Problem<'_> {
     }
 }
 
+/// The ends and the middle of every axis in all combinations, and the base as far as the axes allow it.
+fn net(axes: &[Axis]) -> Vec<Design> {
+    let places = [0.0, 0.5, 1.0];
+    let count = places.len().pow(axes.len() as u32);
+    let at = |mut rest: usize| {
+        let mut value = |axis: &Axis| {
+            let place = places[rest % places.len()];
+            rest /= places.len();
+            Problem::value(axis, place)
+        };
+        Workload::design(axes, &axes.iter().map(&mut value).collect::<Vec<_>>())
+    };
+    let base: Vec<f64> = axes.iter().map(|a| a.values.nearest(1.0)).collect();
+    (0..count).map(at).chain([Workload::design(axes, &base)]).collect()
+}
+
 /// Searches a space that is too large for [`grid`].
 pub fn optimise(
     workload: &Workload<'_>,
@@ -126,7 +143,8 @@ pub fn optimise(
     objective: Objective,
     limits: &Limits,
 ) -> Result<Found, DesignError> {
-    let seen = RefCell::new(Vec::new());
+    // A simplex finds the valley that it starts in: a coarse net over the space, and the base, say which are deep.
+    let seen = RefCell::new(net(axes).into_iter().map(|d| workload.evaluate(d)).collect::<Vec<_>>());
     let corner =
         |pick: fn((f64, f64)) -> f64| -> Vec<f64> { axes.iter().map(|a| pick(a.values.ends())).collect() };
     let ends =

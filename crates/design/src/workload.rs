@@ -8,7 +8,7 @@ use preflop_core::explore::{AreaWeights, Scales};
 use preflop_core::gpu::Resource;
 use preflop_core::model::Iteration;
 use preflop_core::schedule::Schedule as _;
-use preflop_core::time::TimeModel;
+use preflop_core::time::{Bound, TimeModel};
 
 /// A design: multiples of the base in the order of [`KEYS`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -106,6 +106,8 @@ pub struct Evaluated {
     pub design: Design,
     /// Milliseconds of an iteration of each network.
     pub iteration_ms: Vec<f64>,
+    /// What binds each network.
+    pub bounds: Vec<Bound>,
     /// Geometric mean over networks of the base's time over this one.
     pub speedup: f64,
     /// Geometric mean over networks.
@@ -199,12 +201,13 @@ impl<'a> Workload<'a> {
     pub fn evaluate(&self, design: Design) -> Evaluated {
         let (design, share, gpu) = self.built(design);
         let usd = self.usd_per_hour.map(|usd| usd * share);
-        let mut iteration_ms = Vec::with_capacity(self.networks.len());
+        let (mut iteration_ms, mut bounds) = (Vec::new(), Vec::new());
         let (mut speedup, mut joules, mut dollars) = (0.0, 0.0, 0.0);
         for (network, base) in self.networks.iter().zip(&self.base_seconds) {
             let p = self.model.predict_iteration(&network.iteration, &gpu);
             let rate = network.iteration.samples as f64 / p.time.0;
             iteration_ms.push(p.time.ms());
+            bounds.push(p.bound);
             speedup += (base / p.time.0).ln();
             joules += Power::of(&network.iteration, &p, &gpu).per_sample(rate).joules.ln();
             dollars += usd.map_or(0.0, |usd| usd_per_million_samples(usd, rate).ln());
@@ -213,6 +216,7 @@ impl<'a> Workload<'a> {
         Evaluated {
             design,
             iteration_ms,
+            bounds,
             speedup: mean(speedup),
             joules_per_sample: mean(joules),
             usd_per_million_samples: usd.map(|_| mean(dollars)),

@@ -55,6 +55,8 @@ fn the_optimiser_finds_nearly_what_trying_all_finds_and_keeps_to_the_limits() {
         assert_eq!(looked, optimise(&workload, &axes, objective, &limits).unwrap(), "not the same twice");
         let best = &looked.all[looked.best];
         assert!(best.watts <= 800.0 * (1.0 + 1e-9) && best.area_mm2.unwrap() <= 900.0 * (1.0 + 1e-9));
+        // The base keeps to these limits, so that the best is no worse.
+        assert!(best.objective(objective) <= workload.evaluate(Design::BASE).objective(objective));
         let ratio = best.objective(objective) / tried.all[tried.best].objective(objective);
         assert!(
             ratio < 1.02,

@@ -5,6 +5,7 @@ use crate::error::StudyError;
 use crate::{design, read};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
+use preflop_core::model::Stage;
 use preflop_table::{Kind, Source};
 use std::ops::Range;
 use std::sync::Arc;
@@ -93,7 +94,7 @@ impl Study {
         for (i, axis) in self.axes.iter().enumerate() {
             let ask = |name: &str| match axis.name.as_str() {
                 "gpu" => source.gpu(name).map(drop),
-                "model" => source.model(name, None, None).map(drop),
+                "model" => source.model(name, None, None, Stage::Full).map(drop),
                 "cluster" => source.cluster(name).map(drop),
                 _ => Ok(()),
             };

@@ -2,6 +2,7 @@
 
 use crate::answer::{self, JOB_ANSWERS, OPERATOR_ANSWERS};
 use crate::cache::Cache;
+use crate::choices;
 use crate::columns::{Column, Columns, Fixed};
 use crate::jobs::{self, Lowered};
 use crate::operators;
@@ -13,7 +14,7 @@ use preflop_cluster::collective::Collectives;
 use preflop_core::Gpu;
 use preflop_core::cost::{Catalogue, Pricing};
 use preflop_core::gpu::{catalog, changeable};
-use preflop_core::model::{Graph, zoo};
+use preflop_core::model::{Graph, Stage, zoo};
 use preflop_core::names::did_you_mean;
 use preflop_core::time::{OpPrediction, TimeModel};
 use std::sync::Arc;
@@ -22,8 +23,8 @@ use std::sync::Arc;
 pub trait Source: Send + Sync + std::fmt::Debug {
     /// A GPU.
     fn gpu(&self, name: &str) -> Result<Gpu, String>;
-    /// A model.
-    fn model(&self, name: &str, batch: Option<u64>, seq: Option<u64>) -> Result<Graph, String>;
+    /// A model, or a step of generation with it.
+    fn model(&self, name: &str, batch: Option<u64>, seq: Option<u64>, stage: Stage) -> Result<Graph, String>;
     /// A cluster.
     fn cluster(&self, name: &str) -> Result<Cluster, String>;
 }
@@ -37,8 +38,8 @@ impl Source for Built {
         catalog::find(name).map_err(|e| e.to_string())
     }
 
-    fn model(&self, name: &str, batch: Option<u64>, seq: Option<u64>) -> Result<Graph, String> {
-        zoo::build(name, batch, seq).map_err(|e| e.to_string())
+    fn model(&self, name: &str, batch: Option<u64>, seq: Option<u64>, stage: Stage) -> Result<Graph, String> {
+        zoo::build_stage(name, batch, seq, stage).map_err(|e| e.to_string())
     }
 
     fn cluster(&self, name: &str) -> Result<Cluster, String> {
@@ -149,7 +150,7 @@ impl Engine {
                     word(kind)
                 )));
             }
-            jobs::check_choice(name, value).map_err(TableError::Value)?;
+            choices::check_choice(name, value).map_err(TableError::Value)?;
         }
         let answers: &[&str] = match kind {
             Kind::Operators => &OPERATOR_ANSWERS,

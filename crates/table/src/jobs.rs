@@ -1,32 +1,36 @@
 //! Rows that are jobs: one iteration of a model on a GPU, or on a cluster by a plan.
 
 use crate::answer::JobAnswer;
+use crate::choices::{
+    ATTENTIONS, CACHES, FSDPS, LAYOUTS, OFFLOADS, OPTIMIZERS, PRECISIONS, RECOMPUTES, RUNS, SCHEDULES,
+    STACKS, STEPS, Step, pick,
+};
 use crate::columns::Columns;
 use crate::engine::{Engine, changes};
 use crate::plan;
 use preflop_cluster::asked::AskedStrategy;
-use preflop_cluster::model::Stack;
-use preflop_cluster::strategy::{Fsdp, Offload, Recompute, Schedule};
 use preflop_core::Gpu;
 use preflop_core::cost::rank::usd_per_million_samples;
 use preflop_core::cost::{Power, Reserve, fit, search};
 use preflop_core::model::{
-    Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Run, launched, lower, zoo,
+    Graph, Iteration, LowerOptions, OptimizerChoice, Precision, Run, Stage, launched, lower, zoo,
 };
-use preflop_core::names::did_you_mean;
 use preflop_core::schedule::Schedule as _;
 use rayon::prelude::*;
 use std::sync::Arc;
 
 /// The columns that mean something, beside `gpu.KEY`, which changes a figure of the GPU.
-pub const COLUMNS: [&str; 28] = [
+pub const COLUMNS: [&str; 31] = [
     "model",
     "gpu",
     "batch",
     "seq",
     "precision",
     "mode",
+    "context",
+    "cache",
     "optimizer",
+    "lora",
     "run",
     "layout",
     "attention",
@@ -57,9 +61,11 @@ pub(crate) fn is_column(name: &str) -> bool {
     COLUMNS.contains(&name) || name.starts_with("gpu.")
 }
 
-/// How feature maps lie and attention is run.
+/// How the model is built: what is computed of it, its adapters, how feature maps lie, how attention is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Form {
+    pub stage: Stage,
+    pub lora: Option<u64>,
     pub channels_last: bool,
     pub eager_attention: bool,
 }
@@ -72,7 +78,7 @@ pub(crate) struct Job<'a> {
     pub batch: Option<u64>,
     pub seq: Option<u64>,
     pub precision: Option<Precision>,
-    pub mode: Mode,
+    pub mode: Step,
     pub optimizer: Option<OptimizerChoice>,
     pub run: Option<Run>,
     pub form: Form,
@@ -84,7 +90,7 @@ pub(crate) struct Job<'a> {
 
 /// What the operators of a job depend on.
 pub(crate) type Key =
-    (String, Option<u64>, Option<u64>, Precision, Mode, Option<OptimizerChoice>, Option<Run>, Form);
+    (String, Option<u64>, Option<u64>, Precision, Step, Option<OptimizerChoice>, Option<Run>, Form);
 
 /// A model made ready.
 #[derive(Debug)]
@@ -92,74 +98,6 @@ pub(crate) struct Lowered {
     pub graph: Graph,
     pub iteration: Iteration,
     pub options: LowerOptions,
-}
-
-const PRECISIONS: [(&str, Precision); 6] = [
-    ("fp32", Precision::Fp32),
-    ("tf32", Precision::Tf32),
-    ("amp", Precision::Amp),
-    ("bf16", Precision::Bf16),
-    ("fp16", Precision::Fp16),
-    ("fp8", Precision::Fp8),
-];
-const MODES: [(&str, Mode); 2] = [("train", Mode::Train), ("infer", Mode::Infer)];
-const OPTIMIZERS: [(&str, OptimizerChoice); 4] = [
-    ("sgd", OptimizerChoice::Sgd),
-    ("adam", OptimizerChoice::Adam),
-    ("adamw", OptimizerChoice::Adamw),
-    ("none", OptimizerChoice::None),
-];
-const RUNS: [(&str, Run); 4] = [
-    ("eager", Run::Eager),
-    ("graph", Run::Graph),
-    ("compile", Run::Compile),
-    ("compile-graph", Run::CompileGraph),
-];
-const LAYOUTS: [(&str, bool); 2] = [("nchw", false), ("channels-last", true)];
-const ATTENTIONS: [(&str, bool); 2] = [("fused", false), ("eager", true)];
-const RECOMPUTES: [(&str, Recompute); 3] =
-    [("none", Recompute::None), ("selective", Recompute::Selective), ("full", Recompute::Full)];
-const FSDPS: [(&str, Fsdp); 3] = [("full", Fsdp::Full), ("grad-op", Fsdp::GradOp), ("hybrid", Fsdp::Hybrid)];
-const SCHEDULES: [(&str, Schedule); 3] =
-    [("1f1b", Schedule::OneFOneB), ("gpipe", Schedule::Gpipe), ("zero-bubble", Schedule::ZeroBubble)];
-const OFFLOADS: [(&str, Offload); 3] =
-    [("none", Offload::None), ("optimizer", Offload::Optimizer), ("activations", Offload::Activations)];
-const STACKS: [(&str, Stack); 4] = [
-    ("eager", Stack::Eager),
-    ("compiled", Stack::Compiled),
-    ("megatron", Stack::Megatron),
-    ("te", Stack::Te),
-];
-
-/// The values that a column may have, where it has only some.
-pub fn choices(column: &str) -> Option<Vec<&'static str>> {
-    fn names<T>(known: &[(&'static str, T)]) -> Vec<&'static str> {
-        known.iter().map(|(name, _)| *name).collect()
-    }
-    Some(match column {
-        "precision" => names(&PRECISIONS),
-        "mode" => names(&MODES),
-        "optimizer" => names(&OPTIMIZERS),
-        "run" => names(&RUNS),
-        "layout" => names(&LAYOUTS),
-        "attention" => names(&ATTENTIONS),
-        "recompute" => names(&RECOMPUTES),
-        "fsdp" => names(&FSDPS),
-        "schedule" => names(&SCHEDULES),
-        "offload" => names(&OFFLOADS),
-        "stack" => names(&STACKS),
-        _ => return None,
-    })
-}
-
-/// Is this one of the values that the column may have?
-pub(crate) fn check_choice(column: &str, value: &str) -> Result<(), String> {
-    let Some(known) = choices(column) else { return Ok(()) };
-    if known.contains(&value) {
-        return Ok(());
-    }
-    let hint = did_you_mean(value, known.iter().copied());
-    Err(format!("`{column}` is `{value}`{hint} (it may be {})", known.join(", ")))
 }
 
 impl<'a> Job<'a> {
@@ -173,17 +111,26 @@ impl<'a> Job<'a> {
         if let Some(stage) = zero.filter(|z| ![0.0, 1.0, 2.0, 3.0].contains(z)) {
             return Err(format!("`zero` is {stage}; a ZeRO stage is 0, 1, 2 or 3"));
         }
+        let mode = pick(columns, "mode", row, &STEPS)?.unwrap_or(Step::Train);
+        let (seq, context) = (count("seq", zoo::MAX_SEQ)?, count("context", zoo::MAX_SEQ)?);
+        let stage = mode.stage(seq, context, pick(columns, "cache", row, &CACHES)?)?;
+        let lora = size("lora")?;
+        if lora.is_some() && mode != Step::Train {
+            return Err("`lora` trains adapters, so it is for `mode` train; merged ones cost nothing".into());
+        }
         let flag = columns.get("sequence_parallel").map_or(Ok(None), |c| c.flag(row))?;
         let job = Self {
             model: text("model")?.ok_or("`model` is empty")?,
             gpu: text("gpu")?,
             batch: count("batch", zoo::MAX_BATCH)?,
-            seq: count("seq", zoo::MAX_SEQ)?,
+            seq,
             precision: pick(columns, "precision", row, &PRECISIONS)?,
-            mode: pick(columns, "mode", row, &MODES)?.unwrap_or(Mode::Train),
+            mode,
             optimizer: pick(columns, "optimizer", row, &OPTIMIZERS)?,
             run: pick(columns, "run", row, &RUNS)?,
             form: Form {
+                stage,
+                lora,
                 channels_last: layout.unwrap_or(false),
                 eager_attention: attention.unwrap_or(false),
             },
@@ -237,7 +184,10 @@ impl<'a> Job<'a> {
             form,
         );
         engine.lowered.get(key, || {
-            let mut graph = engine.source.model(self.model, self.batch, self.seq)?;
+            let mut graph = engine.source.model(self.model, self.batch, self.seq, form.stage)?;
+            if let Some(rank) = form.lora {
+                graph = graph.with_adapters(rank).map_err(|e| e.to_string())?;
+            }
             if form.eager_attention {
                 graph = graph.with_eager_attention();
             }
@@ -247,8 +197,8 @@ impl<'a> Job<'a> {
                 }
                 graph.channels_last = true;
             }
-            let options =
-                graph.settled(LowerOptions { mode: self.mode, precision, optimizer: self.optimizer });
+            let mode = self.mode.mode();
+            let options = graph.settled(LowerOptions { mode, precision, optimizer: self.optimizer });
             let recorded = graph.fixed.as_ref().map_or(Run::Eager, |f| f.run);
             let run = self.run.unwrap_or(recorded);
             if recorded.compiles() && !run.compiles() {
@@ -260,7 +210,7 @@ impl<'a> Job<'a> {
     }
 
     fn on_one(&self, engine: &Engine, gpu: &Gpu, is_changed: bool) -> Result<JobAnswer, String> {
-        let job = self.lowered(engine, self.precision.unwrap_or(Precision::Fp32), self.form)?;
+        let job = self.lowered(engine, self.precision.unwrap_or(self.mode.precision()), self.form)?;
         let (iteration, recorded) = (&job.iteration, job.graph.fixed.is_some());
         if let Some(lacks) = search::lacks(gpu, job.options.precision).filter(|_| !recorded) {
             return Err(lacks);
@@ -292,19 +242,6 @@ impl<'a> Job<'a> {
             usd_per_million_samples: usd.map(|usd| usd_per_million_samples(usd, samples_per_s)),
         })
     }
-}
-
-fn pick<T: Copy>(
-    columns: &Columns,
-    name: &str,
-    row: usize,
-    known: &[(&str, T)],
-) -> Result<Option<T>, String> {
-    let Some(text) = columns.get(name).map_or(Ok(None), |c| c.text(row))? else { return Ok(None) };
-    if let Some((_, value)) = known.iter().find(|(n, _)| *n == text) {
-        return Ok(Some(*value));
-    }
-    check_choice(name, text).map(|()| None)
 }
 
 /// Predicts rows on all cores.

@@ -9,6 +9,7 @@
 
 mod answer;
 mod cache;
+mod choices;
 mod columns;
 mod engine;
 mod error;
@@ -20,10 +21,11 @@ mod shape;
 mod stream;
 
 pub use answer::{JOB_ANSWERS, OPERATOR_ANSWERS};
+pub use choices::choices;
 pub use columns::{Columns, Fixed};
 pub use engine::{Built, Engine, Keep, Question, Source};
 pub use error::TableError;
-pub use jobs::{COLUMNS as JOB_COLUMNS, choices};
+pub use jobs::COLUMNS as JOB_COLUMNS;
 pub use operators::COLUMNS as OPERATOR_COLUMNS;
 pub use stream::{BLOCK_ROWS, Predicted};
 

@@ -1,6 +1,7 @@
 //! A job on several GPUs, by the plan that its row asks for; as `preflop predict --cluster` does it.
 
 use crate::answer::JobAnswer;
+use crate::choices::Step;
 use crate::engine::Engine;
 use crate::jobs::{Form, Job};
 use preflop_cluster::Cluster;
@@ -15,7 +16,7 @@ use preflop_cluster::strategy::Strategy;
 use preflop_core::Gpu;
 use preflop_core::cost::rank::usd_per_million_samples;
 use preflop_core::cost::{Reserve, fit};
-use preflop_core::model::{Mode, Precision};
+use preflop_core::model::Precision;
 use preflop_core::schedule::Schedule as _;
 use preflop_core::units::Bytes;
 
@@ -23,8 +24,11 @@ const MIB: f64 = 1_048_576.0;
 
 /// Predicts the plan of a row.
 pub(crate) fn predict(engine: &Engine, job: &Job<'_>, gpu: Option<&Gpu>) -> Result<JobAnswer, String> {
-    if job.mode == Mode::Infer {
-        return Err("a `cluster` is for training; `mode` infer is for one GPU".to_string());
+    if job.mode != Step::Train {
+        return Err("a `cluster` is for training; other modes are for one GPU".to_string());
+    }
+    if job.form.lora.is_some() {
+        return Err("`lora` is for one GPU; its adapters are not cut yet".to_string());
     }
     let text = |e: preflop_cluster::ClusterError| e.to_string();
     let mut cluster = engine.source.cluster(job.cluster.unwrap_or_default())?;

@@ -10,7 +10,7 @@ use arrow_array::{
 };
 use arrow_schema::{Field, Schema};
 use preflop_core::gpu::catalog;
-use preflop_core::model::{LowerOptions, Mode, Precision, lower, zoo};
+use preflop_core::model::{CacheKind, LowerOptions, Mode, Precision, Stage, lower, zoo};
 use preflop_core::ops::row;
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
@@ -132,6 +132,42 @@ fn jobs_get_the_answers_of_the_library_with_cost_and_memory() {
     assert!(error(&answers, 2).unwrap().contains("no bf16"));
     assert!(error(&answers, 3).unwrap().contains("`resnet18`"));
     assert!(error(&answers, 4).unwrap().contains("`batch` is 0"));
+}
+
+#[test]
+fn steps_of_generation_and_adapters_are_jobs_too() {
+    let jobs = table(vec![
+        ("model", texts(&["gpt2", "gpt2", "gpt2", "gpt2", "gpt2", "gpt2", "resnet18"])),
+        ("mode", texts(&["prefill", "decode", "train", "decode", "infer", "infer", "decode"])),
+        ("batch", Arc::new(Int64Array::from(vec![2; 7]))),
+        ("seq", Arc::new(Int64Array::from(vec![Some(256), None, Some(256), Some(8), None, None, None]))),
+        ("context", Arc::new(Int64Array::from(vec![None, Some(512), None, None, Some(9), None, None]))),
+        ("lora", Arc::new(Int64Array::from(vec![None, None, Some(8), None, None, Some(8), None]))),
+    ]);
+    let answers = ENGINE.predict(&jobs, &on("h200")).unwrap();
+    let time = |stage: Stage, seq: Option<u64>, mode: Mode, precision: Precision, lora: Option<u64>| {
+        let mut graph = zoo::build_stage("gpt2", Some(2), seq, stage).unwrap();
+        if let Some(rank) = lora {
+            graph = graph.with_adapters(rank).unwrap();
+        }
+        let options = graph.settled(LowerOptions { mode, precision, optimizer: None });
+        let iteration = lower(&graph, &options).unwrap();
+        let p = TimeModel::embedded().predict_iteration(&iteration, &catalog::find("h200").unwrap());
+        Some(p.time.ms())
+    };
+    let decode = Stage::Decode { context: 512, cache: CacheKind::default() };
+    let wanted = [
+        time(Stage::Prefill, Some(256), Mode::Infer, Precision::Bf16, None),
+        time(decode, None, Mode::Infer, Precision::Bf16, None),
+        time(Stage::Full, Some(256), Mode::Train, Precision::Fp32, Some(8)),
+    ];
+    for (i, wanted) in wanted.into_iter().enumerate() {
+        assert_eq!(error(&answers, i), None);
+        assert_eq!(number(&answers, "iteration_ms", i), wanted, "row {i}");
+    }
+    for (row, part) in [(3, "takes no `seq`"), (4, "`context`"), (5, "`lora`"), (6, "decode")] {
+        assert!(error(&answers, row).unwrap().contains(part), "{:?}", error(&answers, row));
+    }
 }
 
 #[test]

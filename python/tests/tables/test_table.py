@@ -61,6 +61,16 @@ def test_every_library_gets_its_own_kind_back(operators: pyarrow.Table) -> None:
     assert answers.column("time_us").to_pylist()[:3] == wanted
 
 
+def test_an_index_of_pandas_comes_back_and_is_no_column(operators: pyarrow.Table) -> None:
+    frame = operators.to_pandas()
+    frame.index = pandas.Index(list("dcba"), name="which")
+    answers = preflop.predict_table(frame, gpu="h200")
+    assert list(answers.columns[:5]) == ["op", "phase", "dtype", "shape", "time_us"]
+    assert list(answers.index) == list("dcba") and answers.index.name == "which"
+    with pytest.raises(preflop.PreflopError, match="LazyFrame"):
+        preflop.predict_table(polars.from_arrow(operators).lazy(), gpu="h200")
+
+
 def test_shapes_may_be_structs_or_columns(operators: pyarrow.Table) -> None:
     wanted = preflop.predict_table(operators.slice(0, 1), gpu="a100").column("time_us")
     flat = pandas.DataFrame({"op": ["mm"], "dtype": ["bf16"], "shape.m": [4096], "shape.n": [1024.0], "shape.k": [512], "shape.hw": [float("nan")]})

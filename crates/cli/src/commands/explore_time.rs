@@ -17,6 +17,7 @@ use preflop_design::{
 use preflop_plot::DesignPoint;
 use rayon::prelude::*;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::Write as _;
 
 /// What the search over whole networks takes.
@@ -96,9 +97,15 @@ struct Report<'a> {
 #[derive(Serialize)]
 struct Row {
     name: String,
-    scales: [f64; 5],
-    time_ms: Vec<f64>,
+    /// Multiples of the base by key.
+    scales: BTreeMap<&'static str, f64>,
+    /// Geometric mean over the networks.
+    time_ms: f64,
+    /// Of each network, in their order.
+    network_ms: Vec<f64>,
     speedup: f64,
+    /// Networks by what binds them.
+    bottlenecks: BTreeMap<&'static str, u64>,
     joules_per_sample: f64,
     usd_per_million_samples: Option<f64>,
     area_mm2: Option<f64>,
@@ -209,11 +216,20 @@ fn front(all: &[Evaluated], objective: Objective, limits: &Limits) -> Vec<bool> 
 
 fn rows(found: &Found, objective: Objective, limits: &Limits, only_front: bool) -> (Vec<Row>, String) {
     let on_front = front(&found.all, objective, limits);
+    let bottlenecks = |e: &Evaluated| {
+        e.bounds.iter().fold(BTreeMap::new(), |mut counts, bound| {
+            *counts.entry(bound.name()).or_insert(0) += 1;
+            counts
+        })
+    };
+    let mean = |times: &[f64]| (times.iter().map(|t| t.ln()).sum::<f64>() / times.len().max(1) as f64).exp();
     let row = |(e, on_front): (&Evaluated, bool)| Row {
         name: e.design.name(),
-        scales: e.design.0,
-        time_ms: e.iteration_ms.clone(),
+        scales: KEYS.into_iter().zip(e.design.0).collect(),
+        time_ms: mean(&e.iteration_ms),
+        network_ms: e.iteration_ms.clone(),
         speedup: e.speedup,
+        bottlenecks: bottlenecks(e),
         joules_per_sample: e.joules_per_sample,
         usd_per_million_samples: e.usd_per_million_samples,
         area_mm2: e.area_mm2,
@@ -231,11 +247,12 @@ fn columns(report: &Report<'_>) -> Columns {
     let rows = &report.designs;
     let numbers = |get: &dyn Fn(&Row) -> f64| Column::Number(rows.iter().map(get).collect());
     let mut out: Columns = vec![("name".into(), Column::Text(rows.iter().map(|r| r.name.clone()).collect()))];
-    for (i, key) in KEYS.iter().enumerate() {
-        out.push(((*key).to_string(), numbers(&|r| r.scales[i])));
+    for key in KEYS {
+        out.push((key.to_string(), numbers(&|r| r.scales[key])));
     }
+    out.push(("time_ms".into(), numbers(&|r| r.time_ms)));
     for (i, network) in report.networks.iter().enumerate() {
-        out.push((format!("{network}_ms"), numbers(&|r| r.time_ms[i])));
+        out.push((format!("{network}_ms"), numbers(&|r| r.network_ms[i])));
     }
     out.push(("speedup".into(), numbers(&|r| r.speedup)));
     out.push(("joules_per_sample".into(), numbers(&|r| r.joules_per_sample)));
