@@ -236,7 +236,7 @@ test("pictures and tables can be saved", async () => {
   assert.ok(png.bytes.readUInt32BE(16) > 1000 && png.bytes.length > 5000, `${png.bytes.length} bytes`);
   const csv = await download(tab, "#csv");
   assert.match(csv.bytes.toString(), /^name,time_us,share,bound/);
-  assert.match(csv.name, /resnet50-h200-32-fp32-train-layers\.csv/);
+  assert.match(csv.name, /resnet50-h200-32-pytorch-train-layers\.csv/);
   assert.deepEqual(wrong, []);
 });
 

@@ -94,21 +94,7 @@ pub(crate) struct Lowered {
     pub options: LowerOptions,
 }
 
-const PRECISIONS: [(&str, Precision); 6] = [
-    ("fp32", Precision::Fp32),
-    ("tf32", Precision::Tf32),
-    ("amp", Precision::Amp),
-    ("bf16", Precision::Bf16),
-    ("fp16", Precision::Fp16),
-    ("fp8", Precision::Fp8),
-];
 const MODES: [(&str, Mode); 2] = [("train", Mode::Train), ("infer", Mode::Infer)];
-const OPTIMIZERS: [(&str, OptimizerChoice); 4] = [
-    ("sgd", OptimizerChoice::Sgd),
-    ("adam", OptimizerChoice::Adam),
-    ("adamw", OptimizerChoice::Adamw),
-    ("none", OptimizerChoice::None),
-];
 const RUNS: [(&str, Run); 4] = [
     ("eager", Run::Eager),
     ("graph", Run::Graph),
@@ -137,9 +123,9 @@ pub fn choices(column: &str) -> Option<Vec<&'static str>> {
         known.iter().map(|(name, _)| *name).collect()
     }
     Some(match column {
-        "precision" => names(&PRECISIONS),
+        "precision" => Precision::ALL.map(Precision::name).to_vec(),
         "mode" => names(&MODES),
-        "optimizer" => names(&OPTIMIZERS),
+        "optimizer" => names(&OptimizerChoice::SPELLINGS),
         "run" => names(&RUNS),
         "layout" => names(&LAYOUTS),
         "attention" => names(&ATTENTIONS),
@@ -179,9 +165,9 @@ impl<'a> Job<'a> {
             gpu: text("gpu")?,
             batch: count("batch", zoo::MAX_BATCH)?,
             seq: count("seq", zoo::MAX_SEQ)?,
-            precision: pick(columns, "precision", row, &PRECISIONS)?,
+            precision: pick(columns, "precision", row, &Precision::ALL.map(|p| (p.name(), p)))?,
             mode: pick(columns, "mode", row, &MODES)?.unwrap_or(Mode::Train),
-            optimizer: pick(columns, "optimizer", row, &OPTIMIZERS)?,
+            optimizer: pick(columns, "optimizer", row, &OptimizerChoice::SPELLINGS)?,
             run: pick(columns, "run", row, &RUNS)?,
             form: Form {
                 channels_last: layout.unwrap_or(false),
@@ -260,7 +246,7 @@ impl<'a> Job<'a> {
     }
 
     fn on_one(&self, engine: &Engine, gpu: &Gpu, is_changed: bool) -> Result<JobAnswer, String> {
-        let job = self.lowered(engine, self.precision.unwrap_or(Precision::Fp32), self.form)?;
+        let job = self.lowered(engine, self.precision.unwrap_or_default(), self.form)?;
         let (iteration, recorded) = (&job.iteration, job.graph.fixed.is_some());
         if let Some(lacks) = search::lacks(gpu, job.options.precision).filter(|_| !recorded) {
             return Err(lacks);
