@@ -49,7 +49,7 @@ test("a prediction changes when the batch changes, and the address with it", asy
   assert.notEqual(await tab.inputValue("#batch"), "128");
   assert.match(await tab.textContent("#result"), /per iteration/);
   await tab.selectOption("#precision", "amp");
-  await tab.waitForFunction(() => document.querySelector("#result").textContent.includes("amp on h200"));
+  await tab.waitForFunction(() => document.querySelector("#result").textContent.includes("amp, sgd (foreach) on h200"));
   await tab.selectOption("#gpu", "l4");
   await tab.waitForFunction(() => document.querySelector("#result").textContent.includes("on l4"));
   assert.deepEqual(wrong, []);
