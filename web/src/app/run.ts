@@ -21,7 +21,7 @@ export const DEFAULT_GPU = "h200";
 export const DEFAULT_MODEL = "resnet50";
 const DEFAULT_PRECISION = "pytorch";
 const PRECISIONS: [string, string][] = [
-  [DEFAULT_PRECISION, "PyTorch's default (TF32 convolutions)"], ["fp32", "fp32, no TF32"], ["tf32", "tf32"], ["amp", "amp (autocast)"],
+  [DEFAULT_PRECISION, "PyTorch's default"], ["fp32", "fp32, no TF32"], ["tf32", "tf32"], ["amp", "amp (autocast)"],
   ["bf16", "bf16"], ["fp16", "fp16"], ["fp8", "fp8"],
 ];
 const IMPLEMENTATIONS = ["foreach", "fused", "single"];
