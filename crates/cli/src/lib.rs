@@ -143,9 +143,11 @@ pub fn call(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Resu
 mod tests {
     use super::*;
 
-    /// Words of a line as a shell would see them; what is behind `#` or `>` is not for the program.
+    /// Words of a line as a shell would see them; what is behind `#`, `>` or `|` is not for the program.
     fn words(line: &str) -> Vec<&str> {
-        line.split_whitespace().take_while(|word| !word.starts_with('#') && *word != ">").collect()
+        line.split_whitespace()
+            .take_while(|word| !word.starts_with('#') && !["|", ">"].contains(word))
+            .collect()
     }
 
     #[test]
@@ -157,8 +159,9 @@ mod tests {
             for line in examples.lines() {
                 let asked = Cli::try_parse_from(words(line));
                 assert!(asked.is_ok(), "{line}: {}", asked.unwrap_err());
-                assert_eq!(words(line).get(1), Some(&command.get_name()), "{line}");
             }
+            let own = examples.lines().any(|line| words(line).get(1) == Some(&command.get_name()));
+            assert!(own, "the examples of `{}` are others'", command.get_name());
         }
     }
 
