@@ -304,6 +304,8 @@ class PredictQuestion(TypedDict):
     mode: str
     model: str
     notes: list[str]
+    optimizer: NotRequired[str]
+    optimizer_implementation: NotRequired[str]
     precision: str
     run: str
     seq: int | None
@@ -318,6 +320,8 @@ class Prediction(TypedDict):
     mode: str
     model: str
     notes: list[str]
+    optimizer: NotRequired[str]
+    optimizer_implementation: NotRequired[str]
     precision: str
     run: str
     seq: int | None

@@ -155,14 +155,15 @@ def predict(
     *,
     mode: str = "train",
     optimizer: Any = "sgd",
-    precision: str = "fp32",
+    precision: str = "pytorch",
     loss: Callable[[Any], torch.Tensor] | None = None,
     name: str | None = None,
 ) -> Prediction:
     """How long one iteration of ``model`` takes on ``gpu``.
 
     ``inputs`` is a tensor, a tuple of arguments or a dictionary of keyword arguments; their values don't matter.
-    ``precision`` is fp32, tf32, amp (bf16 autocast), bf16 or fp16. Without ``loss``, training takes the loss that the model
+    ``precision`` is pytorch (its default: TF32 in convolutions, fp32 products), fp32 (no TF32), tf32, amp (bf16 autocast), bf16
+    or fp16. Without ``loss``, training takes the loss that the model
     returns, or the cross-entropy of its first output.
     """
     return trace(
@@ -176,7 +177,7 @@ def trace(
     *,
     mode: str = "train",
     optimizer: Any = "sgd",
-    precision: str = "fp32",
+    precision: str = "pytorch",
     loss: Callable[[Any], torch.Tensor] | None = None,
     name: str | None = None,
 ) -> Graph:
@@ -186,7 +187,7 @@ def trace(
         raise PreflopError(f"`model` must be a torch.nn.Module, not {type(model).__name__}")
     if mode not in ("train", "infer"):
         raise PreflopError(f"unknown mode `{mode}`", hint="train or infer")
-    formats = {"fp32": None, "tf32": None, "amp": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+    formats = {"pytorch": None, "fp32": None, "tf32": None, "amp": None, "bf16": torch.bfloat16, "fp16": torch.float16}
     if precision not in formats:
         raise PreflopError(f"unknown precision `{precision}`", hint=", ".join(formats))
     args = inputs if isinstance(inputs, tuple) else () if isinstance(inputs, dict) else (inputs,)
@@ -217,7 +218,8 @@ def trace(
     from ._record import weights_as
 
     try:
-        backends.cuda.matmul.allow_tf32 = backends.cudnn.allow_tf32 = precision == "tf32"
+        backends.cuda.matmul.allow_tf32 = precision == "tf32"
+        backends.cudnn.allow_tf32 = precision in ("pytorch", "tf32")
         model.train(training)
         with weights_as(cast):
             return capture(step, name=name or type(model).__name__)

@@ -171,7 +171,8 @@ class Prediction:
     def _title(self) -> str:
         seq = f", sequence {self.seq}" if self.seq else ""
         mode = "training" if self.mode == "train" else "inference"
-        return f"{self.model}, {mode}, batch {self.batch}{seq}, {self.precision} on {self.gpu}"
+        formats = "PyTorch's default formats" if self.precision == "pytorch" else self.precision
+        return f"{self.model}, {mode}, batch {self.batch}{seq}, {formats} on {self.gpu}"
 
     def __repr__(self) -> str:
         return self._title() + "\n" + "\n".join("  " + "  ".join([r[0].ljust(12), r[1].rjust(12), r[2]]).rstrip() for r in self._facts())

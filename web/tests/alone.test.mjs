@@ -70,7 +70,7 @@ test("200 questions get the same bytes from the page, from a server and from the
   assert.ok(models.length >= 20 && gpus.length >= 40);
   const questions = [];
   for (let i = 0; questions.length < 184; i += 1) {
-    const precision = ["fp32", "amp", "fp16", "tf32", "bf16", "fp8"][i % 6];
+    const precision = ["pytorch", "fp32", "amp", "fp16", "tf32", "bf16", "fp8"][i % 7];
     const mode = i % 4 === 3 ? "infer" : "train";
     questions.push({ ask: "predict", model: models[i % models.length], gpu: gpus[(7 * i) % gpus.length], precision, mode, batch: [1, 3, 16, 64][i % 4], layers: i % 5 === 0 });
   }
@@ -137,6 +137,6 @@ test("a live report starts with its job", async () => {
   const tab = await context.newPage();
   await tab.goto(live.url);
   await tab.waitForSelector("#time", { timeout: 120_000 });
-  assert.match(await tab.textContent(".headline"), /vgg16 training, batch 24, fp32 on v100/);
+  assert.match(await tab.textContent(".headline"), /vgg16 training, batch 24, PyTorch's default formats .*, sgd \(foreach\) on v100/);
   await context.close();
 });

@@ -49,7 +49,7 @@ test("a prediction changes when the batch changes, and the address with it", asy
   assert.notEqual(await tab.inputValue("#batch"), "128");
   assert.match(await tab.textContent("#result"), /per iteration/);
   await tab.selectOption("#precision", "amp");
-  await tab.waitForFunction(() => document.querySelector("#result").textContent.includes("amp on h200"));
+  await tab.waitForFunction(() => document.querySelector("#result").textContent.includes("amp, sgd (foreach) on h200"));
   await tab.selectOption("#gpu", "l4");
   await tab.waitForFunction(() => document.querySelector("#result").textContent.includes("on l4"));
   assert.deepEqual(wrong, []);
@@ -236,7 +236,7 @@ test("pictures and tables can be saved", async () => {
   assert.ok(png.bytes.readUInt32BE(16) > 1000 && png.bytes.length > 5000, `${png.bytes.length} bytes`);
   const csv = await download(tab, "#csv");
   assert.match(csv.bytes.toString(), /^name,time_us,share,bound/);
-  assert.match(csv.name, /resnet50-h200-32-fp32-train-layers\.csv/);
+  assert.match(csv.name, /resnet50-h200-32-pytorch-train-layers\.csv/);
   assert.deepEqual(wrong, []);
 });
 

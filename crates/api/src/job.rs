@@ -4,7 +4,7 @@ use crate::error::ApiError;
 use crate::question::Run;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit};
-use preflop_core::model::{Iteration, LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
+use preflop_core::model::{Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,6 +19,8 @@ pub struct Job {
     pub seq: Option<u64>,
     /// How it was lowered.
     pub options: LowerOptions,
+    /// The optimizer of a training step.
+    pub optimizer: Option<OptimizerChoice>,
     /// Its operators.
     pub iteration: Iteration,
 }
@@ -83,8 +85,9 @@ impl Memory {
         let graph = zoo::build(&run.model, run.batch, run.seq)?;
         let options = LowerOptions { mode: run.mode, precision: run.precision, optimizer: run.optimizer };
         let iteration = lower(&graph, &options)?;
-        let job =
-            Arc::new(Job { model: graph.name, batch: graph.samples, seq: graph.seq, options, iteration });
+        let optimizer = graph.steps_with(&options);
+        let Graph { name: model, samples: batch, seq, .. } = graph;
+        let job = Arc::new(Job { model, batch, seq, options, optimizer, iteration });
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.truncate(KEPT - 1);
         recent.push_front((key, Arc::clone(&job)));

@@ -46,12 +46,13 @@ pub fn answer(engine: &Engine, asked: &Layer) -> Result<Answer, ApiError> {
     let job = engine.jobs.job(&asked.run)?;
     let mut operators: Vec<OperatorLine> = Vec::new();
     for step in job.iteration.steps.iter().filter(|s| s.name == asked.name) {
-        let p = engine.model.predict(&step.call, gpu);
+        let call = step.call.in_format(gpu.runs_in(step.call.dtype));
+        let p = engine.model.predict(&call, gpu);
         operators.push(OperatorLine {
             op: step.call.name().to_string(),
             phase: step.phase,
             pass: step.call.pass.name(),
-            dtype: step.call.dtype.name(),
+            dtype: call.dtype.name(),
             shape: shape::describe(&step.call),
             count: u64::from(step.count),
             time_us: p.time.us(),
@@ -63,7 +64,7 @@ pub fn answer(engine: &Engine, asked: &Layer) -> Result<Answer, ApiError> {
             l2_bytes: p.l2.0,
             dram_bytes: p.dram.0,
             launches: p.launches,
-            kernel: engine.model.kernel_form(&step.call, gpu),
+            kernel: engine.model.kernel_form(&call, gpu),
         });
     }
     if operators.is_empty() {

@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit, search};
 use preflop_core::gpu::Assumption;
-use preflop_core::model::{Iteration, Phase, Precision, Step, zoo};
+use preflop_core::model::{Iteration, OptimizerChoice, Phase, Precision, Step, zoo};
 use preflop_core::ops::{Op, shape};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
@@ -39,6 +39,14 @@ pub struct Question {
     pub context: Option<u64>,
     /// How it is launched: eager, graph, compile, compile-graph.
     pub run: &'static str,
+    /// Optimizer of a training step, where it was not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub optimizer: Option<&'static str>,
+    /// Which of PyTorch's implementations runs it: single, foreach, fused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub optimizer_implementation: Option<&'static str>,
     /// What a reader of the result should know.
     pub notes: Vec<String>,
 }
@@ -201,7 +209,7 @@ impl<'a> Answer<'a> {
             bound: p.bound,
             autocast: (question.precision == Precision::Amp.name()).then(|| gpu.autocast().name()),
             unmodelled: unmodelled(&steps, busy),
-            ops: lines(&steps, busy),
+            ops: lines(&steps, busy, gpu),
             parameters: iteration.parameters,
             changes: Vec::new(),
             tokens_hours: None,
@@ -237,6 +245,8 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
         mode: asked.run.mode.name(),
         context: None,
         run: "eager",
+        optimizer: job.optimizer.map(|o| o.rule.name()),
+        optimizer_implementation: job.optimizer.and_then(OptimizerChoice::implementation_name),
         notes: Vec::new(),
     };
     let reserve = Reserve::default();
@@ -258,7 +268,7 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
 }
 
 /// One line for each place and call; what runs several times in one place is counted.
-fn lines<'a>(steps: &Steps<'a>, busy: f64) -> Vec<OpLine<'a>> {
+fn lines<'a>(steps: &Steps<'a>, busy: f64, gpu: &Gpu) -> Vec<OpLine<'a>> {
     let mut places: HashMap<_, usize, FixedState> = HashMap::default();
     let mut lines: Vec<OpLine> = Vec::new();
     for (step, p) in steps {
@@ -281,7 +291,7 @@ fn lines<'a>(steps: &Steps<'a>, busy: f64) -> Vec<OpLine<'a>> {
                     share: time / busy,
                     bound: p.bound,
                     pass: step.call.pass.name(),
-                    dtype: step.call.dtype.name(),
+                    dtype: gpu.runs_in(step.call.dtype).name(),
                     shape: shape::describe(&step.call),
                 });
             }

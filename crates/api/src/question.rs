@@ -24,8 +24,9 @@ pub struct Run {
     /// Tokens of one sample, for language models; as the model has it if left out.
     #[schema(minimum = 1, maximum = 1_048_576)]
     pub seq: Option<u64>,
-    /// Number formats: `amp` is bf16 autocast over fp32 weights, `fp32` is without TF32.
-    #[serde(default = "fp32")]
+    /// Number formats: PyTorch's default is TF32 in convolutions and fp32 products, `fp32` is without TF32, `amp` is autocast over
+    /// fp32 weights.
+    #[serde(default)]
     #[schema(schema_with = schema::precision)]
     pub precision: Precision,
     /// Training or inference.
@@ -35,10 +36,6 @@ pub struct Run {
     /// Optimizer of a training step; as the model is usually trained if left out.
     #[schema(schema_with = schema::optimizer)]
     pub optimizer: Option<OptimizerChoice>,
-}
-
-fn fp32() -> Precision {
-    Precision::Fp32
 }
 
 fn train() -> Mode {

@@ -4,7 +4,7 @@ use preflop_core::Dtype;
 use preflop_core::delta::networks;
 use preflop_core::explore::KEYS;
 use preflop_core::gpu::catalog;
-use preflop_core::model::{Mode, Precision, zoo};
+use preflop_core::model::{Mode, OptimizerChoice, Precision, zoo};
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, Object, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 
@@ -45,7 +45,8 @@ pub fn network() -> RefOr<Schema> {
 }
 
 pub fn precision() -> RefOr<Schema> {
-    let text = "Number formats: `amp` is bf16 autocast over fp32 weights, `fp32` is without TF32.";
+    let text = "Number formats: `pytorch`, the default, is TF32 in convolutions and fp32 products; `fp32` is without TF32; \
+                `amp` is autocast over fp32 weights.";
     schema(names(text, Precision::ALL.map(Precision::name)))
 }
 
@@ -54,8 +55,9 @@ pub fn mode() -> RefOr<Schema> {
 }
 
 pub fn optimizer() -> RefOr<Schema> {
-    let text = "Optimizer of a training step; as the model is usually trained if left out.";
-    schema(names(text, ["sgd", "adam", "adamw", "none"]))
+    let text = "Optimizer of a training step; as the model is usually trained if left out. A name alone runs over lists of tensors, \
+                as in PyTorch.";
+    schema(names(text, OptimizerChoice::SPELLINGS.map(|(name, _)| name)))
 }
 
 pub fn rank() -> RefOr<Schema> {

@@ -138,3 +138,39 @@ pub fn call(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Resu
         status: 2,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words of a line as a shell would see them; what is behind `#`, `>` or `|` is not for the program.
+    fn words(line: &str) -> Vec<&str> {
+        line.split_whitespace()
+            .take_while(|word| !word.starts_with('#') && !["|", ">"].contains(word))
+            .collect()
+    }
+
+    #[test]
+    fn every_command_shows_examples_that_it_understands() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples = help.strip_prefix("EXAMPLES\n");
+            let examples = examples.unwrap_or_else(|| panic!("`{}` has no examples", command.get_name()));
+            for line in examples.lines() {
+                let asked = Cli::try_parse_from(words(line));
+                assert!(asked.is_ok(), "{line}: {}", asked.unwrap_err());
+            }
+            let own = examples.lines().any(|line| words(line).get(1) == Some(&command.get_name()));
+            assert!(own, "the examples of `{}` are others'", command.get_name());
+        }
+    }
+
+    #[test]
+    fn gpus_are_named_by_one_option() {
+        let one = |line: &str| Cli::try_parse_from(words(line)).is_ok();
+        assert!(one("preflop explore vgg16 --gpu v100") && one("preflop explore vgg16 --base v100"));
+        assert!(one("preflop transfer a.json --gpu l4") && one("preflop transfer a.json --to l4"));
+        assert!(one("preflop compare vgg16 --gpu l4,t4") && one("preflop compare vgg16 --gpus l4,t4"));
+        assert!(one("preflop report vgg16 --gpus l4,t4 -o r.html"));
+    }
+}

@@ -6,11 +6,11 @@ use crate::shape;
 use comfy_table::{Cell, Color};
 use preflop_api::predict::{Answer, steps};
 use preflop_core::cost::fit::Change;
-use preflop_core::model::{Iteration, MemoryUse, Phase, Step};
+use preflop_core::model::{Iteration, MemoryUse, Phase, Precision, Step};
 use preflop_core::report::advise::Advice;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
 use preflop_core::units::{Bytes, Flops, Seconds};
-use preflop_core::{Gpu, Pass};
+use preflop_core::{Dtype, Gpu, Pass};
 use preflop_language::{Words, words};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -108,8 +108,17 @@ impl<'a> Report<'a> {
         let gpu =
             if self.gpu.title == self.gpu.name { String::new() } else { format!(" ({})", self.gpu.title) };
         let run = if q.run == "eager" { String::new() } else { format!(", {}", q.run) };
-        let title =
-            format!("{} {mode}, batch {}{seq}, {}{run} on {}{gpu}", q.model, q.batch, q.precision, q.gpu);
+        let optimizer = match (q.optimizer, q.optimizer_implementation) {
+            (Some(rule), Some(how)) => format!(", {rule} ({how})"),
+            (Some(_), None) => ", no optimizer".to_owned(),
+            (None, _) => String::new(),
+        };
+        let precision = Precision::ALL.into_iter().find(|p| p.name() == q.precision);
+        let precision = precision.map_or(q.precision, |p| p.words(self.gpu.has(Dtype::Tf32)));
+        let title = format!(
+            "{} {mode}, batch {}{seq}, {precision}{optimizer}{run} on {}{gpu}",
+            q.model, q.batch, q.gpu
+        );
         writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
         if !self.answer.fits {
             self.write_misfit(out, output)?;
@@ -251,7 +260,7 @@ impl<'a> Report<'a> {
             let layer = shape::shortened(&shape::common_name(&names), layout.layer);
             let mut row = vec![Cell::new(format!("{}{pass}", call.name())), Cell::new(layer)];
             if layout.shape {
-                row.push(Cell::new(format!("{} {}", shape::describe(call), call.dtype)));
+                row.push(Cell::new(format!("{} {}", shape::describe(call), self.gpu.runs_in(call.dtype))));
             }
             row.push(Cell::new(group.count));
             row.push(Cell::new(output::time(group.time)));

@@ -7,7 +7,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use preflop_core::Gpu;
 use preflop_core::cost::search;
 use preflop_core::model::{
-    CacheKind, Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Run, Stage, launched, lower,
+    CacheKind, Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Rule, Run, Stage, launched,
+    lower,
 };
 use preflop_import::exported::Bindings;
 
@@ -33,8 +34,8 @@ pub struct RunArgs {
     #[arg(long = "dim", value_name = "NAME=N", value_parser = input::dim)]
     pub dims: Vec<(String, u64)>,
 
-    /// Number formats; `amp` is bf16 autocast over fp32 weights, `fp32` is without TF32 [default: fp32; bf16 with a
-    /// cluster, for prefill and for decode]
+    /// Number formats; `pytorch` is what PyTorch does unless told otherwise, TF32 in convolutions and fp32 products; `fp32` is without
+    /// TF32; `amp` is autocast over fp32 weights [default: pytorch; bf16 with a cluster, for prefill and for decode]
     #[arg(long, value_name = "FORMAT", value_parser = precision())]
     pub precision: Option<Precision>,
 
@@ -50,8 +51,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "KIND", value_parser = cache_kind())]
     pub cache: Option<CacheKind>,
 
-    /// Optimizer of a training step [default: as the model is usually trained]
-    #[arg(long, value_name = "NAME", value_parser = optimizer())]
+    /// Optimizer of a training step and its implementation [default: as the model is usually trained, foreach]
+    #[arg(long, value_name = "NAME[:HOW]", value_parser = optimizer())]
     pub optimizer: Option<OptimizerChoice>,
 
     /// Train low-rank adapters of this rank beside the projections of a language model, and freeze the model
@@ -147,14 +148,18 @@ pub fn choice<T: Copy + Send + Sync + 'static>(
 ) -> impl TypedValueParser<Value = T> {
     let names = PossibleValuesParser::new(known.iter().map(|(name, _)| name.clone()));
     names.try_map(move |text: String| {
-        let found = known.iter().find(|(name, _)| name.get_name() == text).map(|(_, value)| *value);
+        let found = known.iter().find(|(name, _)| name.matches(&text, false)).map(|(_, value)| *value);
         found.ok_or_else(|| format!("`{text}` is not known"))
     })
 }
 
 /// For `--precision`.
 pub fn precision() -> impl TypedValueParser<Value = Precision> {
-    choice(Precision::ALL.map(|p| (PossibleValue::new(p.name()), p)).to_vec())
+    let said = |p: Precision| {
+        let name = PossibleValue::new(p.name());
+        if p == Precision::Pytorch { name.alias("default").alias("torch") } else { name }
+    };
+    choice(Precision::ALL.map(|p| (said(p), p)).to_vec())
 }
 
 /// For `--mode`.
@@ -178,14 +183,18 @@ pub fn cache_kind() -> impl TypedValueParser<Value = CacheKind> {
     choice([CacheKind::Static, CacheKind::Growing].map(|c| (PossibleValue::new(c.name()), c)).to_vec())
 }
 
-/// For `--optimizer`.
+/// For `--optimizer`. Help and completions list the rules; each takes an implementation behind a colon.
 pub fn optimizer() -> impl TypedValueParser<Value = OptimizerChoice> {
-    choice(vec![
-        (PossibleValue::new("sgd").help("SGD with momentum"), OptimizerChoice::Sgd),
-        (PossibleValue::new("adam").help("Adam, one tensor at a time"), OptimizerChoice::Adam),
-        (PossibleValue::new("adamw").help("Fused AdamW"), OptimizerChoice::Adamw),
-        (PossibleValue::new("none").help("Gradients only"), OptimizerChoice::None),
-    ])
+    let said = |(name, of): (&'static str, OptimizerChoice)| {
+        let help = match of.rule {
+            Rule::Sgd => "SGD with momentum; also sgd:single, sgd:fused",
+            Rule::Adam => "Adam; also adam:single, adam:fused",
+            Rule::Adamw => "Adam with decoupled weight decay; also adamw:single, adamw:fused",
+            Rule::None => "Gradients only",
+        };
+        (PossibleValue::new(name).help(help).hide(name.contains(':')), of)
+    };
+    choice(OptimizerChoice::SPELLINGS.map(said).to_vec())
 }
 
 /// For `--run`.
@@ -243,7 +252,7 @@ impl Job {
 impl RunArgs {
     /// Number formats on one GPU.
     pub fn precision(&self) -> Precision {
-        self.precision.unwrap_or(if self.mode.generates() { Precision::Bf16 } else { Precision::Fp32 })
+        self.precision.unwrap_or(if self.mode.generates() { Precision::Bf16 } else { Precision::default() })
     }
 
     /// What is computed of a language model.

@@ -187,3 +187,27 @@ fn bad_recordings_are_one_line_and_status_2() {
     let out = run(&["explain", "/nonexistent.json"]);
     assert_eq!(out.status.code(), Some(2));
 }
+
+/// A recording of PyTorch on an H200, which README.md starts with.
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/step.json.gz");
+
+#[test]
+fn the_example_is_a_real_recording_of_pytorchs_defaults() {
+    let explained = json(&["explain", EXAMPLE, "--json"]).to_string();
+    for word in ["h200", "aten::cudnn_convolution", "tf32"] {
+        assert!(explained.contains(word), "`{word}` is not in the answer");
+    }
+    let carried = json(&["transfer", EXAMPLE, "--to", "a100,l4", "--json"]);
+    let measured = carried["measured_ms"].as_f64().unwrap();
+    for target in carried["targets"].as_array().unwrap() {
+        assert!(target["iteration_ms"].as_f64().unwrap() > measured, "{target}");
+    }
+}
+
+#[test]
+fn nothing_is_left_to_take_out_of_the_example() {
+    let folder = tempfile::tempdir().unwrap();
+    let clean = folder.path().join("clean.json.gz");
+    let taken = json(&["redact", EXAMPLE, "-o", clean.to_str().unwrap(), "--json"]);
+    assert_eq!(taken["report"], serde_json::json!({}));
+}

@@ -249,7 +249,7 @@ fn a_report_of_a_model_has_prices_and_errors_by_family() {
     // No cloud rents that one: no dollars.
     assert!(gpus[1]["usd_per_hour"].is_null() && gpus[1]["usd_per_million_samples"].is_null());
     let errors = report["family_errors"].as_array().unwrap();
-    assert_eq!(errors[0]["family"], "conv/fp32");
+    assert_eq!(errors[0]["family"], "conv/tf32");
     assert!(errors.iter().all(|e| e["rows"].as_u64().unwrap() > 100));
     let own = json(&["report", "resnet50", "--gpu", "h200", "--usd-per-hour", "3.6", "--json"]);
     assert_eq!(own["gpus"][0]["usd_per_hour"], 3.6);

@@ -80,7 +80,7 @@ pub fn formats(precision: Option<Precision>, gpu: &Gpu) -> [Dtype; 2] {
         None | Some(Precision::Amp | Precision::Bf16) => [half, half],
         Some(Precision::Fp16) => [Dtype::Fp16; 2],
         Some(Precision::Fp8) => [half, Dtype::Fp8],
-        Some(Precision::Fp32) => [Dtype::Fp32; 2],
+        Some(Precision::Pytorch | Precision::Fp32) => [Dtype::Fp32; 2],
         Some(Precision::Tf32) => [Dtype::Fp32, Dtype::Tf32],
     }
 }

@@ -34,7 +34,7 @@ const SMALL: &str = r#"{
 #[test]
 fn operators_host_work_and_memory() {
     let fixed = Capture::parse(SMALL.as_bytes()).unwrap().fixed();
-    assert_eq!((fixed.mode, fixed.precision), (Mode::Train, Precision::Fp32));
+    assert_eq!((fixed.mode, fixed.precision), (Mode::Train, Precision::Pytorch));
     let steps = &fixed.iteration.steps;
     let names: Vec<&str> = steps.iter().map(|s| s.call.name()).collect();
     assert_eq!(names, ["linear", "relu", "sum_cols", "sgd_plain", "mine::mix"]);

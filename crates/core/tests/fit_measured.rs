@@ -27,7 +27,8 @@ fn runs() -> Vec<(String, f64, f64)> {
             let graph =
                 zoo::build(zoo::as_measured(at("model")), at("batch").parse().ok(), (seq > 0).then_some(seq))
                     .unwrap();
-            let iteration = lower(&graph, &LowerOptions { mode, precision, optimizer: None }).unwrap();
+            let optimizer = Some(graph.optimizer.as_measured());
+            let iteration = lower(&graph, &LowerOptions { mode, precision, optimizer }).unwrap();
             let name = format!("{} {} {} {}", at("model"), at("batch"), at("precision"), at("mode"));
             out.push((name, at("peak_mem_mib").parse().unwrap(), prudent_peak(&iteration).mib()));
         }

@@ -1,15 +1,16 @@
 //! The zoo against published figures, and the operators of an iteration against what PyTorch ran.
 
 use preflop_core::model::{
-    Builder, ConvSpec, Graph, Iteration, LowerOptions, Mode, ModelError, OptimizerChoice, Phase, Precision,
-    lower, zoo,
+    Builder, ConvSpec, Graph, Implementation, Iteration, LowerOptions, Mode, ModelError, OptimizerChoice,
+    Phase, Precision, lower, zoo,
 };
 use preflop_core::ops::{ElementwiseKind, MovementKind, Op, Pass};
 use proptest::prelude::*;
 
 fn run(name: &str, batch: u64, mode: Mode, precision: Precision) -> Iteration {
     let graph = zoo::build(name, Some(batch), None).unwrap_or_else(|e| panic!("{e}"));
-    lower(&graph, &LowerOptions { mode, precision, optimizer: None }).unwrap_or_else(|e| panic!("{e}"))
+    let optimizer = Some(graph.optimizer.as_measured());
+    lower(&graph, &LowerOptions { mode, precision, optimizer }).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn count(it: &Iteration, matches: impl Fn(&Op, Pass) -> bool) -> u32 {
@@ -210,12 +211,18 @@ fn optimizers_differ_as_they_should() {
         let options = LowerOptions { mode: Mode::Train, precision: Precision::Fp32, optimizer: Some(o) };
         lower(&graph, &options).unwrap_or_else(|e| panic!("{e}"))
     };
-    let none = with(OptimizerChoice::None);
-    let sgd = with(OptimizerChoice::Sgd);
-    let adam = with(OptimizerChoice::Adam);
+    let none = with(OptimizerChoice::NONE);
+    let sgd = with(OptimizerChoice::SGD);
+    let adam = with(OptimizerChoice::ADAM);
     assert!(none.steps.iter().all(|s| s.phase != Phase::Optimizer));
     assert!(none.memory.peak.0 < sgd.memory.peak.0 && sgd.memory.peak.0 < adam.memory.peak.0);
-    assert_eq!(adam.steps.iter().filter(|s| s.phase == Phase::Optimizer).map(|s| s.count).sum::<u32>(), 16);
+    // Sixteen tensors: one by one, or all in one call; with decay, one more of each.
+    let calls = |o: OptimizerChoice| -> u32 {
+        with(o).steps.iter().filter(|s| s.phase == Phase::Optimizer).map(|s| s.count).sum()
+    };
+    assert_eq!(Implementation::ALL.map(|how| calls(OptimizerChoice::ADAM.by(how))), [16, 1, 1]);
+    assert_eq!(Implementation::ALL.map(|how| calls(OptimizerChoice::ADAMW.by(how))), [32, 2, 1]);
+    assert_eq!(Implementation::ALL.map(|how| calls(OptimizerChoice::SGD.by(how))), [48, 1, 1]);
 }
 
 #[test]

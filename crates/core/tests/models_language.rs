@@ -5,7 +5,8 @@ use preflop_core::ops::{ElementwiseKind, MovementKind, Op, OptimizerKind, Pass};
 
 fn run(name: &str, batch: u64, mode: Mode, precision: Precision) -> Iteration {
     let graph = zoo::build(name, Some(batch), None).unwrap_or_else(|e| panic!("{e}"));
-    lower(&graph, &LowerOptions { mode, precision, optimizer: None }).unwrap_or_else(|e| panic!("{e}"))
+    lower(&graph, &LowerOptions { mode, precision, optimizer: Some(graph.optimizer.as_measured()) })
+        .unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn count(it: &Iteration, matches: impl Fn(&Op, Pass) -> bool) -> u32 {

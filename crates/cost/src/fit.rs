@@ -233,17 +233,17 @@ pub fn changes(
     if (1..asked.batch).contains(&largest) {
         others.push((format!("batch {largest}"), Setup { batch: largest, ..*asked }));
     }
-    if matches!(asked.precision, Precision::Fp32 | Precision::Tf32) {
+    if asked.precision.is_full() {
         others.push(("precision amp".to_string(), Setup { precision: Precision::Amp, ..*asked }));
     }
-    if !matches!(asked.precision, Precision::Bf16 | Precision::Fp16 | Precision::Fp8) {
+    if asked.precision.weight_bytes() > 2.0 {
         others.push((
             "precision bf16 (weights too)".to_string(),
             Setup { precision: Precision::Bf16, ..*asked },
         ));
     }
     if base.memory.optimizer.0 > 0.0 {
-        let sgd = Setup { optimizer: Some(OptimizerChoice::Sgd), ..*asked };
+        let sgd = Setup { optimizer: Some(OptimizerChoice::SGD), ..*asked };
         others.push(("optimizer sgd with momentum".to_string(), sgd));
     }
     for (what, setup) in others {

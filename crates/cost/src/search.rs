@@ -19,7 +19,7 @@ use std::collections::HashMap;
 /// Does the chip have pipes for these formats? Autocast takes the 16-bit format that it has ([`Gpu::autocast`]).
 pub fn native(gpu: &Gpu, precision: Precision) -> bool {
     match precision {
-        Precision::Fp32 => true,
+        Precision::Pytorch | Precision::Fp32 => true,
         Precision::Tf32 => gpu.has(Dtype::Tf32),
         Precision::Amp => gpu.has(gpu.autocast()),
         Precision::Bf16 => gpu.has(Dtype::Bf16),
@@ -155,12 +155,11 @@ impl<'a> Search<'a> {
     pub fn best(&self, model: &TimeModel, gpu: &Gpu, reserve: &Reserve, by: RankBy) -> Found {
         let host = model.host_model(gpu);
         let ours: Vec<OpCall>;
-        let calls: &[&OpCall] = match gpu.autocast() {
-            Dtype::Bf16 => &self.calls,
-            other => {
-                ours = self.calls.iter().map(|c| c.with_half(other)).collect();
-                &ours.iter().collect::<Vec<_>>()
-            }
+        let calls: &[&OpCall] = if gpu.runs_all() {
+            &self.calls
+        } else {
+            ours = self.calls.iter().map(|c| c.in_format(gpu.runs_in(c.dtype))).collect();
+            &ours.iter().collect::<Vec<_>>()
         };
         let mut least: Vec<Option<f64>> = vec![None; self.calls.len()];
         let mut known: Vec<Option<(OpPrediction, Seconds)>> = vec![None; self.calls.len()];

@@ -215,7 +215,9 @@ pub fn run(
     let mut cells = Vec::with_capacity(workloads.len() * gpus.len());
     for w in workloads {
         let graph = zoo::build(w.model, Some(w.batch), None)?;
-        let iteration = lower(&graph, &LowerOptions { mode: Mode::Train, precision, optimizer: None })?;
+        // The study's frameworks had no walks over lists of tensors yet: one tensor at a time.
+        let optimizer = Some(graph.optimizer.as_measured());
+        let iteration = lower(&graph, &LowerOptions { mode: Mode::Train, precision, optimizer })?;
         for gpu in &gpus {
             let prediction = model.predict_iteration(&iteration, gpu);
             cells.push(cell(w, gpu, &iteration, &prediction, prices));

@@ -42,7 +42,8 @@ pub fn runs(sets: &Sets, file: &str) -> Result<Vec<Run>> {
         let Ok(graph) = zoo::build(zoo::as_measured(&r[0]), Some(batch), (seq > 0).then_some(seq)) else {
             continue;
         };
-        let iteration = lower(&graph, &LowerOptions { mode, precision, optimizer: None })?;
+        let optimizer = Some(graph.optimizer.as_measured());
+        let iteration = lower(&graph, &LowerOptions { mode, precision, optimizer })?;
         out.push(Run {
             model: r[0].to_string(),
             batch,

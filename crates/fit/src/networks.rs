@@ -93,7 +93,7 @@ pub fn runs(sets: &Sets) -> Result<Vec<Run>> {
                 model: field(model).to_string(),
                 precision,
                 mode,
-                optimizer: (stack == Stack::PYTORCH_2019).then_some(OptimizerChoice::None),
+                optimizer: (stack == Stack::PYTORCH_2019).then_some(OptimizerChoice::NONE),
                 channels_last: field("layout") == "nhwc" || chosen,
                 batch,
                 copied: copied * (batch * 3 * 224 * 224) as f64,
@@ -107,7 +107,8 @@ pub fn runs(sets: &Sets) -> Result<Vec<Run>> {
 fn iteration(run: &Run) -> Option<preflop_core::model::Iteration> {
     let mut graph = zoo::build(&run.model, Some(run.batch), None).ok()?;
     graph.channels_last = run.channels_last;
-    let options = LowerOptions { mode: run.mode, precision: run.precision, optimizer: run.optimizer };
+    let optimizer = Some(run.optimizer.unwrap_or(graph.optimizer.as_measured()));
+    let options = LowerOptions { mode: run.mode, precision: run.precision, optimizer };
     let mut iteration = lower(&graph, &options).ok()?;
     if run.stack == Stack::IMAGE_LIBRARY && run.model.starts_with("vit") {
         // The zoo's network is torchvision's, which turns tokens to the front for attention: it copies them, and its projection cannot add the
@@ -164,7 +165,8 @@ pub fn parts(model: &TimeModel, run: &Run) -> Option<Parts> {
     let mut convolutions = Vec::new();
     let mut rest = p.gpu_wall.0 + host.pauses(p.launches).0 + run.copied / gpu.host.0;
     for s in &p.steps {
-        let call = &iteration.steps[s.step].call.with_half(gpu.autocast());
+        let call = &iteration.steps[s.step].call;
+        let call = &call.in_format(gpu.runs_in(call.dtype));
         let Op::Conv(c) = &call.op else { continue };
         let task = Task::new(c, call.pass, call.dtype);
         if !tensor_conv::applies(&task, kernels_of(&gpu), &gpu) {

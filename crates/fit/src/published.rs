@@ -71,7 +71,7 @@ pub fn whole_models(
         let Some((_, name)) = names.iter().find(|(published, _)| *published == &r[1]) else { continue };
         let (Some(gpu), "") = (data::neusight_gpu(sets, &r[0]), &r[5]) else { continue };
         let (mode, optimizer) = match &r[2] {
-            "train" => (Mode::Train, Some(OptimizerChoice::None)),
+            "train" => (Mode::Train, Some(OptimizerChoice::NONE)),
             _ => (Mode::Infer, None),
         };
         let graph = zoo::build(name, Some(r[4].parse()?), Some(r[3].parse()?))?.with_eager_attention();

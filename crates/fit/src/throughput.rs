@@ -4,7 +4,7 @@ use crate::score::{Score, Scored, score};
 use crate::sets::Sets;
 use crate::unseen::stranger;
 use anyhow::Result;
-use preflop_core::model::{LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
+use preflop_core::model::{Implementation, LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{Stack, TimeModel};
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ pub fn report(
         };
         let batch: u64 = r[6].parse()?;
         let graph = zoo::build(name, Some(batch), seq)?;
-        let optimizer = (name != "resnet50").then_some(OptimizerChoice::Adamw);
+        let optimizer = (name != "resnet50").then_some(OptimizerChoice::ADAMW.by(Implementation::Fused));
         let iteration = lower(&graph, &LowerOptions { mode: Mode::Train, precision, optimizer })?;
         let p = model_of(gpu)?.with_stack(Stack::PYTORCH_2019).predict_iteration(&iteration, &machine);
         // Sentences have tokens in both languages.

@@ -338,6 +338,20 @@ impl Gpu {
         if self.has(Dtype::Bf16) { Dtype::Bf16 } else { Dtype::Fp16 }
     }
 
+    /// What a framework takes on this GPU where a format is allowed but not there: fp16 for bf16, fp32 for TF32.
+    pub fn runs_in(&self, dtype: Dtype) -> Dtype {
+        match dtype {
+            Dtype::Bf16 => self.autocast(),
+            Dtype::Tf32 if !self.has(Dtype::Tf32) => Dtype::Fp32,
+            other => other,
+        }
+    }
+
+    /// Are both formats there that [`Gpu::runs_in`] would replace?
+    pub fn runs_all(&self) -> bool {
+        self.has(Dtype::Bf16) && self.has(Dtype::Tf32)
+    }
+
     /// Do two descriptions have the same figures, whatever they are called?
     pub fn same_figures(&self, other: &Self) -> bool {
         self.sm_count == other.sm_count

@@ -439,6 +439,12 @@ impl Graph {
         }
     }
 
+    /// The optimizer of an iteration; none in inference and in a recorded one, whose operators say what it was.
+    pub fn steps_with(&self, options: &LowerOptions) -> Option<super::OptimizerChoice> {
+        let trains = options.mode == super::Mode::Train && self.fixed.is_none();
+        trains.then(|| options.optimizer.unwrap_or(self.optimizer))
+    }
+
     /// Elements of all parameters.
     pub fn parameter_count(&self) -> u64 {
         self.parameters.iter().fold(0, |n, p| n.saturating_add(p.shape.numel()))

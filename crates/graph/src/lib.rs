@@ -9,6 +9,8 @@ mod check;
 mod dims;
 mod error;
 pub mod graph;
+mod optimizer;
+mod precision;
 mod stage;
 
 pub mod program;
@@ -21,46 +23,13 @@ pub use dims::Dims;
 pub use error::ModelError;
 use graph::Content;
 pub use graph::Graph;
+pub use optimizer::{Implementation, OptimizerChoice, Rule};
+pub use precision::Precision;
 pub use stage::{CacheKind, Stage};
 
 use preflop_ops::OpCall;
 use preflop_units::Bytes;
 use serde::{Deserialize, Serialize};
-
-/// Number formats of a run, as users name them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Precision {
-    /// fp32 everywhere, TF32 off.
-    Fp32,
-    /// fp32 tensors, TF32 products.
-    Tf32,
-    /// bf16 autocast over fp32 weights.
-    Amp,
-    /// Weights and activations in bf16.
-    Bf16,
-    /// Weights and activations in fp16.
-    Fp16,
-    /// bf16 tensors, fp8 products in linear layers.
-    Fp8,
-}
-
-impl Precision {
-    /// All, in the order of the command line's help.
-    pub const ALL: [Self; 6] = [Self::Fp32, Self::Tf32, Self::Amp, Self::Bf16, Self::Fp16, Self::Fp8];
-
-    /// The name used on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fp32 => "fp32",
-            Self::Tf32 => "tf32",
-            Self::Amp => "amp",
-            Self::Bf16 => "bf16",
-            Self::Fp16 => "fp16",
-            Self::Fp8 => "fp8",
-        }
-    }
-}
 
 /// Training or inference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -80,20 +49,6 @@ impl Mode {
             Self::Infer => "infer",
         }
     }
-}
-
-/// The optimizer a user chose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OptimizerChoice {
-    /// SGD with momentum (foreach).
-    Sgd,
-    /// Adam, one tensor at a time: what `Adam(fused=False)` runs.
-    Adam,
-    /// Fused AdamW.
-    Adamw,
-    /// No step: gradients only.
-    None,
 }
 
 /// How an iteration is launched.

@@ -280,10 +280,9 @@ impl OpCall {
         }
     }
 
-    /// The call with bf16 replaced by another 16-bit format, as autocast takes it on GPUs without bf16.
+    /// The same call in another number format.
     #[must_use]
-    pub fn with_half(&self, half: Dtype) -> Self {
-        let dtype = if self.dtype == Dtype::Bf16 { half } else { self.dtype };
+    pub fn in_format(&self, dtype: Dtype) -> Self {
         Self { dtype, ..self.clone() }
     }
 

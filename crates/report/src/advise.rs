@@ -4,7 +4,9 @@
 //! what was recorded only the launch can change. Every line says what to write, and at what price.
 
 use preflop_gpu::Gpu;
-use preflop_graph::{Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Run, zoo};
+use preflop_graph::{
+    Graph, Implementation, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Rule, Run, zoo,
+};
 use preflop_lower::{launched, lower};
 use preflop_schedule::{IterationPrediction, Schedule as _};
 use preflop_time::TimeModel;
@@ -105,7 +107,7 @@ fn launches(base: Run) -> Vec<Step<'static>> {
 fn formats(base: Precision, gpu: &Gpu) -> Vec<Step<'static>> {
     let mut out: Vec<Step<'static>> = Vec::new();
     let bf16 = gpu.has_tensor(Dtype::Bf16);
-    if base == Precision::Fp32 && gpu.has_tensor(Dtype::Tf32) {
+    if matches!(base, Precision::Pytorch | Precision::Fp32) && gpu.has_tensor(Dtype::Tf32) {
         out.push((
             "--precision tf32",
             "torch.set_float32_matmul_precision(\"high\")",
@@ -113,7 +115,7 @@ fn formats(base: Precision, gpu: &Gpu) -> Vec<Step<'static>> {
             Box::new(|t| t.precision = Precision::Tf32),
         ));
     }
-    if matches!(base, Precision::Fp32 | Precision::Tf32) && bf16 {
+    if base.is_full() && bf16 {
         out.push((
             "--precision amp",
             "with torch.autocast(\"cuda\", torch.bfloat16): ..",
@@ -121,7 +123,7 @@ fn formats(base: Precision, gpu: &Gpu) -> Vec<Step<'static>> {
             Box::new(|t| t.precision = Precision::Amp),
         ));
     }
-    if matches!(base, Precision::Fp32 | Precision::Tf32 | Precision::Amp) && bf16 {
+    if (base.is_full() || base == Precision::Amp) && bf16 {
         out.push((
             "--precision bf16",
             "model.bfloat16()",
@@ -130,6 +132,20 @@ fn formats(base: Precision, gpu: &Gpu) -> Vec<Step<'static>> {
         ));
     }
     out
+}
+
+/// The optimizer's step in one kernel for each list of tensors.
+fn fused(now: OptimizerChoice) -> Vec<Step<'static>> {
+    let (said, how) = match now.rule {
+        _ if now.implementation == Implementation::Fused => return Vec::new(),
+        Rule::Sgd => ("--optimizer sgd:fused", "torch.optim.SGD(.., fused=True)"),
+        Rule::Adam => ("--optimizer adam:fused", "torch.optim.Adam(.., fused=True)"),
+        Rule::Adamw => ("--optimizer adamw:fused", "torch.optim.AdamW(.., fused=True)"),
+        Rule::None => return Vec::new(),
+    };
+    let change: Box<dyn Fn(&mut Trial)> =
+        Box::new(move |t| t.optimizer = Some(now.by(Implementation::Fused)));
+    vec![(said, how, "", change)]
 }
 
 /// Tries the options that apply, alone and together, and ranks them.
@@ -169,14 +185,8 @@ pub fn rank_together(
             )]);
         }
         groups.push(formats(options.precision, gpu));
-        let adam = options.optimizer.unwrap_or(graph.optimizer) == OptimizerChoice::Adam;
-        if options.mode == Mode::Train && adam {
-            groups.push(vec![(
-                "--optimizer adamw",
-                "torch.optim.AdamW(.., fused=True)",
-                "",
-                Box::new(|t: &mut Trial| t.optimizer = Some(OptimizerChoice::Adamw)),
-            )]);
+        if options.mode == Mode::Train {
+            groups.push(fused(options.optimizer.unwrap_or(graph.optimizer)));
         }
     }
     let twice = graph.samples.saturating_mul(2);
@@ -237,7 +247,7 @@ pub fn rank_together(
     if graph.channels_last {
         already.push("--layout channels-last".to_owned());
     }
-    if options.precision != Precision::Fp32 {
+    if !matches!(options.precision, Precision::Pytorch | Precision::Fp32) {
         already.push(format!("--precision {}", options.precision.name()));
     }
     let mut notes = graph.fixed.as_ref().map_or_else(Vec::new, |f| f.notes.clone());

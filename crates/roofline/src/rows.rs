@@ -167,7 +167,7 @@ pub fn entries_of_iteration(
             op,
             family: step.call.family().name().to_string(),
             phase: step.phase.name().to_string(),
-            dtype: step.call.dtype.name().to_string(),
+            dtype: gpu.runs_in(step.call.dtype).name().to_string(),
             count: p.count,
             work: work.times(p.count),
         })

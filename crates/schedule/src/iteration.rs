@@ -21,7 +21,7 @@ use preflop_graph::{Iteration, Phase};
 use preflop_ops::{ElementwiseKind, Family, Op, OpCall, Pass};
 use preflop_time::{Bound, Nearness, OpPrediction, TimeModel};
 use preflop_units::math::Elementary as _;
-use preflop_units::{Bytes, Dtype, Flops, Seconds};
+use preflop_units::{Bytes, Flops, Seconds};
 use std::collections::HashMap;
 
 /// Seconds between two kernels of a replayed CUDA graph: iteration less busy time of 12 replayed networks on an H200 is -0.3 to
@@ -187,8 +187,8 @@ impl Schedule for TimeModel {
             })
             .collect();
         let ours: Vec<OpCall>;
-        if gpu.autocast() != Dtype::Bf16 {
-            ours = calls.iter().map(|c| c.with_half(gpu.autocast())).collect();
+        if !gpu.runs_all() {
+            ours = calls.iter().map(|c| c.in_format(gpu.runs_in(c.dtype))).collect();
             calls = ours.iter().collect();
         }
         let known = self.predict_many(&calls, gpu);
@@ -214,13 +214,13 @@ impl Schedule for TimeModel {
         let mut in_line = 0.0;
         let mut launched = 0.0;
         for (step, (s, place)) in iteration.steps.iter().zip(place_of).enumerate() {
-            let mut one = known[place];
-            let warmth = warmth(&s.call, s.phase, gpu);
+            let (call, mut one) = (calls[place], known[place]);
+            let warmth = warmth(call, s.phase, gpu);
             one.time = one.time * warmth;
             one.low = one.low * warmth;
             one.high = one.high * warmth;
             let count = f64::from(s.count);
-            let streams = stream_overlap(&s.call, one.launches);
+            let streams = stream_overlap(call, one.launches);
             out.gpu_wall += one.time * count;
             out.gpu_busy += one.time * (count * streams);
             out.flops += one.flops * count;
@@ -232,9 +232,9 @@ impl Schedule for TimeModel {
                 let gap = if short { SHORT_GRAPH_GAP } else { GRAPH_GAP };
                 replay_pauses += gap * one.launches * count;
             }
-            launched += host_launches(&s.call, one.launches) * count;
+            launched += host_launches(call, one.launches) * count;
             by_bound[one.bound as usize] += one.time.0 * count;
-            spread.add(s.call.family(), &one, count);
+            spread.add(call.family(), &one, count);
             out.steps.push(StepPrediction { step, count, one, streams });
         }
         // A replayed graph is one launch of the host, and its kernels follow each other without it.

@@ -31,7 +31,9 @@ pub fn timeline(
     let mut out = Vec::new();
     for p in &prediction.steps {
         let count = p.count;
-        for mut launch in model.launches(&iteration.steps[p.step].call, &p.one, gpu) {
+        let call = &iteration.steps[p.step].call;
+        let call = call.in_format(gpu.runs_in(call.dtype));
+        for mut launch in model.launches(&call, &p.one, gpu) {
             launch.count = (f64::from(launch.count) * count) as u32;
             launch.seconds *= count;
             launch.flops *= count;

@@ -125,7 +125,7 @@ fn wrong_studies_name_the_key_the_line_and_what_it_may_be() {
         ("precision = [\"amp\", \"fp31\"]\n", ["line 3", "`precision` is `fp31`", "did you mean `fp32`"]),
         (
             "precision = [\n  \"amp\",\n  \"fp23\",\n]\n",
-            ["line 5", "`fp23`", "it may be fp32, tf32, amp, bf16, fp16, fp8"],
+            ["line 5", "`fp23`", "it may be pytorch, fp32, tf32, amp, bf16, fp16, fp8"],
         ),
         ("design = \"latin\"\n", ["line 3", "unknown design `latin`", "did you mean `latin-hypercube`"]),
         ("batch = { from = 1, to = 8, stpe = 1 }\n", ["line 3", "has no `stpe`", "did you mean `step`"]),

@@ -31,7 +31,7 @@ impl Step {
     /// Number formats on one GPU unless said.
     pub fn precision(self) -> Precision {
         match self {
-            Self::Train | Self::Infer => Precision::Fp32,
+            Self::Train | Self::Infer => Precision::default(),
             Self::Prefill | Self::Decode => Precision::Bf16,
         }
     }
@@ -59,24 +59,10 @@ impl Step {
     }
 }
 
-pub(crate) const PRECISIONS: [(&str, Precision); 6] = [
-    ("fp32", Precision::Fp32),
-    ("tf32", Precision::Tf32),
-    ("amp", Precision::Amp),
-    ("bf16", Precision::Bf16),
-    ("fp16", Precision::Fp16),
-    ("fp8", Precision::Fp8),
-];
 pub(crate) const STEPS: [(&str, Step); 4] =
     [("train", Step::Train), ("infer", Step::Infer), ("prefill", Step::Prefill), ("decode", Step::Decode)];
 pub(crate) const CACHES: [(&str, CacheKind); 2] =
     [("static", CacheKind::Static), ("growing", CacheKind::Growing)];
-pub(crate) const OPTIMIZERS: [(&str, OptimizerChoice); 4] = [
-    ("sgd", OptimizerChoice::Sgd),
-    ("adam", OptimizerChoice::Adam),
-    ("adamw", OptimizerChoice::Adamw),
-    ("none", OptimizerChoice::None),
-];
 pub(crate) const RUNS: [(&str, Run); 4] = [
     ("eager", Run::Eager),
     ("graph", Run::Graph),
@@ -106,10 +92,10 @@ pub fn choices(column: &str) -> Option<Vec<&'static str>> {
         known.iter().map(|(name, _)| *name).collect()
     }
     Some(match column {
-        "precision" => names(&PRECISIONS),
+        "precision" => Precision::ALL.map(Precision::name).to_vec(),
         "mode" => names(&STEPS),
         "cache" => names(&CACHES),
-        "optimizer" => names(&OPTIMIZERS),
+        "optimizer" => names(&OptimizerChoice::SPELLINGS),
         "run" => names(&RUNS),
         "layout" => names(&LAYOUTS),
         "attention" => names(&ATTENTIONS),

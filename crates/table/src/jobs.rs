@@ -2,8 +2,7 @@
 
 use crate::answer::JobAnswer;
 use crate::choices::{
-    ATTENTIONS, CACHES, FSDPS, LAYOUTS, OFFLOADS, OPTIMIZERS, PRECISIONS, RECOMPUTES, RUNS, SCHEDULES,
-    STACKS, STEPS, Step, pick,
+    ATTENTIONS, CACHES, FSDPS, LAYOUTS, OFFLOADS, RECOMPUTES, RUNS, SCHEDULES, STACKS, STEPS, Step, pick,
 };
 use crate::columns::Columns;
 use crate::engine::{Engine, changes};
@@ -124,9 +123,9 @@ impl<'a> Job<'a> {
             gpu: text("gpu")?,
             batch: count("batch", zoo::MAX_BATCH)?,
             seq,
-            precision: pick(columns, "precision", row, &PRECISIONS)?,
+            precision: pick(columns, "precision", row, &Precision::ALL.map(|p| (p.name(), p)))?,
             mode,
-            optimizer: pick(columns, "optimizer", row, &OPTIMIZERS)?,
+            optimizer: pick(columns, "optimizer", row, &OptimizerChoice::SPELLINGS)?,
             run: pick(columns, "run", row, &RUNS)?,
             form: Form {
                 stage,

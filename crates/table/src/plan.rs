@@ -121,7 +121,7 @@ fn replicated(
             job.model
         ));
     }
-    let lowered = job.lowered(engine, job.precision.unwrap_or(Precision::Fp32), job.form)?;
+    let lowered = job.lowered(engine, job.precision.unwrap_or_default(), job.form)?;
     let iteration = &lowered.iteration;
     let one = engine.model.predict_iteration(iteration, &cluster.node.gpu);
     let sharding = match (strategy.fsdp, strategy.stage()) {
@@ -129,10 +129,7 @@ fn replicated(
         (None, 1 | 2) => Sharding::States,
         _ => Sharding::Copies,
     };
-    let size = match lowered.options.precision {
-        Precision::Bf16 | Precision::Fp16 | Precision::Fp8 => 2.0,
-        _ => 4.0,
-    };
+    let size = lowered.options.precision.weight_bytes();
     let p = data_parallel::predict(
         iteration,
         &one,

@@ -21,10 +21,13 @@ function interval(p: Prediction): HTMLElement {
     el("span", {}, time(p.low_ms * 1e3)), el("span", { class: "track" }, mark), el("span", {}, time(p.high_ms * 1e3)));
 }
 
+const formats = (p: Prediction): string => (p.precision === "pytorch" ? "PyTorch's default formats (TF32 in convolutions, where the GPU has it)" : p.precision);
+const optimizer = (p: Prediction): string => (p.optimizer ? `, ${p.optimizer}${p.optimizer_implementation ? ` (${p.optimizer_implementation})` : ""}` : "");
+
 function headline(p: Prediction): HTMLElement {
   const mode = p.mode === "train" ? "training" : "inference";
   return el("div", { class: "headline" },
-    el("p", { class: "sub" }, `${p.model} ${mode}, batch ${p.batch}${p.seq ? `, sequence ${p.seq}` : ""}, ${p.precision} on ${p.gpu}`),
+    el("p", { class: "sub" }, `${p.model} ${mode}, batch ${p.batch}${p.seq ? `, sequence ${p.seq}` : ""}, ${formats(p)}${optimizer(p)} on ${p.gpu}`),
     el("p", { class: "figure", id: "time", "data-ms": String(p.iteration_ms) }, time(p.iteration_ms * 1e3), el("small", {}, " per iteration")),
     interval(p), el("p", { class: "note" }, "90 % of such runs are expected between these two."));
 }

@@ -19,12 +19,20 @@ export function catalogue(): Promise<Catalogue> {
 
 export const DEFAULT_GPU = "h200";
 export const DEFAULT_MODEL = "resnet50";
-const PRECISIONS = ["fp32", "tf32", "amp", "bf16", "fp16", "fp8"];
+const DEFAULT_PRECISION = "pytorch";
+const PRECISIONS: [string, string][] = [
+  [DEFAULT_PRECISION, "PyTorch's default"], ["fp32", "fp32, no TF32"], ["tf32", "tf32"], ["amp", "amp (autocast)"],
+  ["bf16", "bf16"], ["fp16", "fp16"], ["fp8", "fp8"],
+];
+const IMPLEMENTATIONS = ["foreach", "fused", "single"];
+const OPTIMIZERS: [string, string][] = [
+  ...["sgd", "adam", "adamw"].flatMap((rule) => IMPLEMENTATIONS.map((how): [string, string] => [`${rule}:${how}`, `${rule}, ${how}`])), ["none", "none"],
+];
 
 /** The fields of a question about the job in the address. */
 export function run(params: Params): Record<string, unknown> {
   const out: Record<string, unknown> = {
-    model: params.get("model", DEFAULT_MODEL), precision: params.get("precision", "fp32"), mode: params.get("mode", "train"),
+    model: params.get("model", DEFAULT_MODEL), precision: params.get("precision", DEFAULT_PRECISION), mode: params.get("mode", "train"),
   };
   for (const key of ["batch", "seq"]) if (params.number(key) !== null) out[key] = params.number(key);
   if (params.get("optimizer")) out.optimizer = params.get("optimizer");
@@ -51,7 +59,7 @@ export const asPython = (command: string, params: Params, more: [string, string]
 
 /** A name for files that are saved. */
 export const runName = (params: Params, ...more: string[]): string =>
-  [params.get("model", DEFAULT_MODEL), ...more, params.get("precision", "fp32"), params.get("mode", "train")].join("-").replace(/[^a-z0-9]+/gi, "-");
+  [params.get("model", DEFAULT_MODEL), ...more, params.get("precision", DEFAULT_PRECISION), params.get("mode", "train")].join("-").replace(/[^a-z0-9]+/gi, "-");
 
 /** A select of options in groups. */
 export function grouped(id: string, label: string, groups: Map<string, [string, string][]>, value: string, changed: (v: string) => void): HTMLElement {
@@ -107,9 +115,9 @@ export function runForm(params: Params, { models, gpus }: Catalogue, withGpu: bo
       ...(withGpu ? [gpuSelect("gpu", "GPU", gpus, params.get("gpu", DEFAULT_GPU), (v) => set({ gpu: v }))] : []),
       moved.field, number,
       ...(model.default_seq === null ? [] : [numberField("seq", "Sequence", params.number("seq") ?? model.default_seq, String(model.default_seq), (v) => set({ seq: v }), model.max_seq ?? 1048576)]),
-      select("precision", "Precision", PRECISIONS.map((p) => [p, p]), params.get("precision", "fp32"), (v) => set({ precision: v })),
+      select("precision", "Precision", PRECISIONS, params.get("precision", DEFAULT_PRECISION), (v) => set({ precision: v })),
       select("mode", "Mode", [["train", "training"], ["infer", "inference"]], params.get("mode", "train"), (v) => { params.set({ mode: v, optimizer: v === "infer" ? null : params.get("optimizer") }); build(); changed(); }),
-      ...(params.get("mode", "train") === "infer" ? [] : [select("optimizer", "Optimizer", [["", `default (${model.optimizer})`], ["sgd", "sgd"], ["adam", "adam"], ["adamw", "adamw"], ["none", "none"]], params.get("optimizer"), (v) => set({ optimizer: v }))]),
+      ...(params.get("mode", "train") === "infer" ? [] : [select("optimizer", "Optimizer", [["", `default (${model.optimizer}, foreach)`], ...OPTIMIZERS], params.get("optimizer"), (v) => set({ optimizer: v }))]),
     );
   };
   build();

@@ -332,6 +332,10 @@ export type PredictQuestion = {
   model: string;
   /** What a reader of the result should know. */
   notes: string[];
+  /** Optimizer of a training step, where it was not recorded. */
+  optimizer?: string;
+  /** Which of PyTorch's implementations runs it: single, foreach, fused. */
+  optimizer_implementation?: string;
   /** Number formats. */
   precision: string;
   /** How it is launched: eager, graph, compile, compile-graph. */
@@ -354,6 +358,10 @@ export type Prediction = {
   model: string;
   /** What a reader of the result should know. */
   notes: string[];
+  /** Optimizer of a training step, where it was not recorded. */
+  optimizer?: string;
+  /** Which of PyTorch's implementations runs it: single, foreach, fused. */
+  optimizer_implementation?: string;
   /** Number formats. */
   precision: string;
   /** How it is launched: eager, graph, compile, compile-graph. */

@@ -22,6 +22,9 @@ use std::time::Duration;
 /// Needs an NVIDIA driver and nothing else; takes about half a minute. Where cuBLAS is found, large matrix products are
 /// measured too. A figure that does not repeat well is left out of the file, and the exit status is then 1.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop calibrate -o my-gpu.toml
+  preflop calibrate -o my-gpu.toml --quick --device 1")]
 pub struct CalibrateArgs {
     /// GPU file to write
     #[arg(short, long, value_name = "FILE.toml", required_unless_present = "worker")]

@@ -11,6 +11,9 @@ use std::io::Write as _;
 
 /// List the nodes, show a cluster with all its sources and defaults, or compare two
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop cluster list
+  preflop cluster show dgx-h100x4")]
 pub struct ClusterArgs {
     #[command(subcommand)]
     command: Option<ClusterCommand>,

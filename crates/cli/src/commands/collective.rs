@@ -15,6 +15,9 @@ use std::io::Write as _;
 
 /// Predict a collective on a cluster by message size, or compare a log of nccl-tests with what it should be
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop collective all-reduce --cluster dgx-h100x4
+  preflop collective all-gather --cluster 8xa100 --bytes 1M..1G --plot gather.svg")]
 pub struct CollectiveArgs {
     /// all-reduce, all-gather, reduce-scatter, all-to-all, send-recv or broadcast
     #[arg(value_parser = kind)]

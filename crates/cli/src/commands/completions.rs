@@ -8,6 +8,9 @@ use std::io::Write as _;
 ///
 /// For example: `preflop completions bash > ~/.local/share/bash-completion/completions/preflop`
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop completions bash > ~/.local/share/bash-completion/completions/preflop
+  preflop completions zsh")]
 pub struct CompletionsArgs {
     /// The shell
     shell: Shell,

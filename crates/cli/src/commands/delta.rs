@@ -25,6 +25,9 @@ use std::io::Write as _;
 /// dram_bytes; gpu, dtype, kernel, algorithm and network are optional) stands beside the model, with the errors by network
 /// and GPU.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop delta resnet152 --gpu titan-xp
+  preflop delta layers.csv --gpu v100 --batch 128 --json")]
 pub struct DeltaArgs {
     /// Network, or CSV file of layers
     #[arg(required_unless_present = "measured")]

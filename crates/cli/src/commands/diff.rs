@@ -10,6 +10,9 @@ use std::path::PathBuf;
 
 /// Compare two recordings: what got faster or slower, by operator
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop diff before.json.gz after.json.gz
+  preflop diff before.json.gz after.json.gz --md > comment.md")]
 pub struct DiffArgs {
     /// First recording
     before: PathBuf,

@@ -29,12 +29,15 @@ use std::time::{Duration, Instant};
 /// networks are whole models (several with commas), the time model predicts them, and keys are sm_count, clock, mac_per_sm, l2, dram_bw;
 /// `KEY=0.5..2` lets an optimiser choose.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop explore resnet152 --base titan-xp --options delta-paper
+  preflop explore vgg16 --base v100 --vary sm_count=1,2,4 --vary dram_bw=1,2")]
 pub struct ExploreArgs {
     /// Network, or CSV file of layers
     pub(super) network: String,
 
     /// GPU that the designs scale: a name or the path of a GPU file
-    #[arg(long)]
+    #[arg(long, visible_alias = "gpu", value_name = "GPU")]
     pub(super) base: String,
 
     /// A named set of designs: delta-paper, the nine options of the DeLTA paper (the default)

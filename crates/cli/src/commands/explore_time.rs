@@ -62,7 +62,7 @@ impl SearchArgs {
     fn options(&self) -> LowerOptions {
         LowerOptions {
             mode: self.mode.unwrap_or(Mode::Train),
-            precision: self.precision.unwrap_or(Precision::Fp32),
+            precision: self.precision.unwrap_or_default(),
             optimizer: None,
         }
     }

@@ -19,6 +19,8 @@ use std::path::PathBuf;
 /// Takes what `preflop measure` writes: CSV with the columns op, phase, dtype, shape and gpu_us. The correction goes
 /// into `--correction` of `predict`, `ops` and `compare`.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop fit measured.csv --gpu h200 -o my.correction.json")]
 pub struct FitArgs {
     /// Measured operators (CSV, also gzipped)
     measured: String,

@@ -22,6 +22,9 @@ use std::io::{self, Write};
 
 /// Predict how a language model generates text: time to the first token, time per token, throughput, keys and values, price
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop generate llama-3-8b --gpu h200 --prompt 2048 --output 512
+  preflop generate llama-3-8b --gpu l40s --stack served --rate 5/s --ttft 500ms")]
 pub struct GenerateArgs {
     /// Language model: a name (see `preflop models`) or a Hugging Face config.json
     model: String,

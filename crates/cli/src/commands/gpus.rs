@@ -14,6 +14,10 @@ use std::io::Write;
 
 /// List the GPUs, show one with all its sources, or compare two
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop gpus
+  preflop gpus show h200
+  preflop gpus diff a100 h100")]
 pub struct GpusArgs {
     #[command(subcommand)]
     command: Option<GpusCommand>,

@@ -19,6 +19,8 @@ use std::time::Duration;
 /// Run it where the job will run. Takes about a second and no GPU; needs a Python with PyTorch. The file goes into `--host`
 /// of `predict` and `compare`, which then scale the host's time by it.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop host -o my.host.json")]
 pub struct HostArgs {
     /// File to write
     #[arg(short, long, value_name = "FILE.host.json")]

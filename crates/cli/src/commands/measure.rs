@@ -20,6 +20,9 @@ use std::time::Duration;
 /// Takes the same files as `preflop ops`, and a list of its own where none is given. Needs a Python with PyTorch.
 /// Rows that cannot be timed, or do not repeat, are left out, and the exit status is then 1.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop measure -o measured.csv
+  preflop measure ops.csv -o measured.csv --dry-run")]
 pub struct MeasureArgs {
     /// Operator file, or `-` for standard input [default: a built-in list of 256 operators]
     file: Option<String>,

@@ -2,11 +2,14 @@
 
 use crate::output::{self, Align, Output};
 use clap::{Args, Subcommand};
-use preflop_core::model::zoo;
+use preflop_core::model::{OptimizerChoice, zoo};
 use std::io::Write as _;
 
 /// List the models, or show one
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop models
+  preflop models show resnet50")]
 pub struct ModelsArgs {
     #[command(subcommand)]
     command: Option<ModelsCommand>,
@@ -79,14 +82,13 @@ fn show(name: &str, output: &Output) -> anyhow::Result<()> {
         Some(max) => format!("{s} tokens unless `--seq` says otherwise, at most {max}"),
         None => format!("{s} tokens unless `--seq` says otherwise"),
     });
-    let optimizer = serde_json::to_value(m.optimizer)?;
     for (what, text) in [
         ("family", m.family.to_string()),
         ("parameters", output::grouped(m.parameters)),
         ("sample", m.input.to_string()),
         ("batch", format!("{} unless `--batch` says otherwise", m.default_batch)),
         ("sequence", seq.unwrap_or_else(|| "none".to_string())),
-        ("optimizer", optimizer.as_str().unwrap_or_default().to_string()),
+        ("optimizer", OptimizerChoice::of(m.optimizer).to_string()),
     ] {
         writeln!(out, "  {what:<11} {text}")?;
     }

@@ -20,6 +20,9 @@ use std::io::Write as _;
 
 /// Find the best parallel plan for a model on a cluster: the whole space, exact within the model
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop plan llama-2-7b --cluster dgx-h100x4 --global-batch 256
+  preflop plan llama-2-7b --cluster dgx-h100x4 --global-batch 256 --objective cost --top 3")]
 pub struct PlanArgs {
     /// Model name (see `preflop models`) or a file: Hugging Face config.json, captured graph
     model: String,

@@ -11,7 +11,7 @@ use crate::run_args::{Job, RunArgs};
 use clap::Args;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit, quantity, search};
-use preflop_core::model::{Iteration, Mode, ModelError, Stage, lower, zoo};
+use preflop_core::model::{Iteration, Mode, ModelError, OptimizerChoice, Stage, lower, zoo};
 use preflop_core::report::advise;
 use preflop_core::schedule::Schedule as _;
 use preflop_core::schedule::timeline::timeline;
@@ -84,6 +84,7 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
     let model = input::time_model(args.correction.as_deref(), [&gpu])?;
     let model = input::on_host(model, args.host.as_deref())?;
     let prediction = model.predict_iteration(&job.iteration, &gpu);
+    let optimizer = job.graph.steps_with(&job.options);
     let question = Question {
         model: job.graph.name.clone(),
         gpu: gpu.name.clone(),
@@ -96,6 +97,8 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
             _ => None,
         },
         run: job.run.name(),
+        optimizer: optimizer.map(|o| o.rule.name()),
+        optimizer_implementation: optimizer.and_then(OptimizerChoice::implementation_name),
         notes: job.notes.clone(),
     };
     let largest = largest_batch(args, &job.iteration, &gpu)?;

@@ -14,6 +14,9 @@ use std::io::Write as _;
 
 /// Show prices with their dates and sources, or import new ones
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop prices
+  preflop prices h100")]
 pub struct PricesArgs {
     /// GPU name; all without it
     gpu: Option<String>,

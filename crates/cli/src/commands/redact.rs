@@ -17,6 +17,9 @@ use std::path::PathBuf;
 /// What is known to be harmless is kept: times, sizes, shapes, and the names that libraries give to kernels and operators.
 /// Everything else is left out, and words that are not known become numbers.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop redact step.json.gz -o clean.json.gz
+  preflop redact step.json.gz -o clean.json.gz --report")]
 pub struct RedactArgs {
     /// Recording
     profile: PathBuf,

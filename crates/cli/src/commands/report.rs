@@ -111,7 +111,7 @@ fn live(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
     state.extend(job.graph.seq.map(|seq| ("seq", seq.to_string())));
     state.push(("precision", job.options.precision.name().to_string()));
     state.push(("mode", job.options.mode.name().to_string()));
-    state.extend(args.job.run.optimizer.map(|o| ("optimizer", format!("{o:?}").to_lowercase())));
+    state.extend(args.job.run.optimizer.map(|o| ("optimizer", o.to_string())));
     // Names of the catalogues are letters, digits and dashes: nothing to escape in an address.
     let state: Vec<String> = state.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
     let page = alone(&format!("/predict?{}", state.join("&")))?;
@@ -243,7 +243,7 @@ fn command(args: &ReportArgs, sizes: Option<(u64, Option<u64>)>) -> String {
         add("--precision", job.run.precision().name());
         add("--mode", job.run.mode.name());
         if let Some(optimizer) = job.run.optimizer {
-            add("--optimizer", &format!("{optimizer:?}").to_lowercase());
+            add("--optimizer", &optimizer.to_string());
         }
     } else {
         if let Some(batch) = job.run.batch {

@@ -20,6 +20,9 @@ use std::io::Write as _;
 
 /// Scaling curve of a model: the best plan, efficiency, bubble and exposed communication at every size
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop scale llama-2-7b --node dgx-h100 --gpus 8..512 --global-batch 512
+  preflop scale llama-2-7b --node dgx-a100 --weak --plot scaling.svg")]
 pub struct ScaleArgs {
     /// Model name (see `preflop models`) or a file: Hugging Face config.json, captured graph
     model: String,

@@ -19,6 +19,8 @@ use std::path::Path;
 /// The layer is the appendix's: 256 input channels, 13x13 map, 128 output channels, 3x3 filter, batch 256.
 /// Writes four plots and a CSV file with all points.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop sensitivity --gpu titan-xp -o sensitivity")]
 pub struct SensitivityArgs {
     /// GPU name or the path of a GPU file
     #[arg(long)]

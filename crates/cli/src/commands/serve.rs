@@ -16,6 +16,9 @@ use std::sync::{Arc, OnceLock};
 /// The page has everything that the other commands know, live. It works offline; nothing is sent anywhere.
 /// The API is described at /api and /api/v1/openapi.json.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop serve
+  preflop serve --port 8080 --no-open")]
 pub struct ServeArgs {
     /// Port; 0 takes a free one
     #[arg(long, value_name = "N", default_value_t = 7878)]

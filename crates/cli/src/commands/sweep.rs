@@ -25,6 +25,9 @@ use std::time::Instant;
 /// sweep that was ended goes on where it was, with the same bytes in the end. A row that cannot be predicted has its
 /// reason in the column `error`, and the exit status is then 1. docs/sweeps.md explains.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop sweep study.toml -o answers.parquet
+  preflop sweep study.toml -o part.parquet --shard 2/8")]
 pub struct SweepArgs {
     /// Study (.toml), or a table of jobs (with a column `model`) or operators (with a column `op`)
     study: String,

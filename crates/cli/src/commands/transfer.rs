@@ -26,7 +26,14 @@ pub struct TransferArgs {
     profile: PathBuf,
 
     /// GPUs to predict, separated by commas; all of the catalogue by default
-    #[arg(long, value_name = "GPU,..", value_delimiter = ',', default_value = "all")]
+    #[arg(
+        long,
+        visible_alias = "gpu",
+        alias = "gpus",
+        value_name = "GPU,..",
+        value_delimiter = ',',
+        default_value = "all"
+    )]
     to: Vec<String>,
 
     /// GPU of the recording, where it does not say

@@ -27,6 +27,9 @@ const CROSS_VALIDATION: &str = include_str!("../../data/fitted/report.json");
 
 /// Score predictions against measurements: the bundled H200 rows, or a folder of your own
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop validate
+  preflop validate --data measured --plot parity.svg")]
 pub struct ValidateArgs {
     /// Folder with measurements: `*.csv` or `*.csv.gz` with columns op, phase, dtype, shape, gpu_us (and gpu),
     /// or model, batch, seq, precision, mode, iter_ms
@@ -248,7 +251,9 @@ impl<'a> Scorer<'a> {
         let precision = Precision::ALL.into_iter().find(|p| p.name() == precision)?;
         let mode = if mode == "train" { Mode::Train } else { Mode::Infer };
         let graph = zoo::build(zoo::as_measured(model), Some(batch.parse().ok()?), seq).ok()?;
-        let iteration = lower(&graph, &LowerOptions { mode, precision, optimizer: None }).ok()?;
+        let iteration =
+            lower(&graph, &LowerOptions { mode, precision, optimizer: Some(graph.optimizer.as_measured()) })
+                .ok()?;
         let p = self.model.predict_iteration(&iteration, gpu);
         let roofline: f64 = iteration
             .steps

@@ -49,7 +49,9 @@ fn memory(csv: &Path) {
         // Channels-last runs (`amp_cl`) are not what the zoo builds.
         let Some(precision) = Precision::ALL.into_iter().find(|p| p.name() == f[3]) else { continue };
         let mode = if f[4] == "train" { Mode::Train } else { Mode::Infer };
-        let it = lower(&graph, &LowerOptions { mode, precision, optimizer: None }).unwrap();
+        let it =
+            lower(&graph, &LowerOptions { mode, precision, optimizer: Some(graph.optimizer.as_measured()) })
+                .unwrap();
         let ours = it.memory.peak.0 / f64::from(1 << 20);
         let measured: f64 = f[8].parse().unwrap();
         let error = ours / measured - 1.0;
@@ -88,7 +90,11 @@ fn traces(shared: &Path) {
         }
         let graph = zoo::build(model, batch.parse().ok(), None).unwrap();
         let precision = Precision::ALL.into_iter().find(|p| p.name() == precision).unwrap();
-        let it = lower(&graph, &LowerOptions { mode: Mode::Train, precision, optimizer: None }).unwrap();
+        let it = lower(
+            &graph,
+            &LowerOptions { mode: Mode::Train, precision, optimizer: Some(graph.optimizer.as_measured()) },
+        )
+        .unwrap();
         let counts = trace::read(&path);
         let mut table: std::collections::BTreeMap<&str, (u32, u32)> = std::collections::BTreeMap::new();
         for (name, n) in &counts.operators {
@@ -118,7 +124,8 @@ fn steps(model: &str, batch: &str, precision: &str, mode: &str) {
     let graph = zoo::build(model, batch.parse().ok(), None).unwrap();
     let precision = Precision::ALL.into_iter().find(|p| p.name() == precision).unwrap();
     let mode = if mode == "train" { Mode::Train } else { Mode::Infer };
-    let it = lower(&graph, &LowerOptions { mode, precision, optimizer: None }).unwrap();
+    let it = lower(&graph, &LowerOptions { mode, precision, optimizer: Some(graph.optimizer.as_measured()) })
+        .unwrap();
     let mut counts: std::collections::BTreeMap<String, u32> = std::collections::BTreeMap::new();
     for s in &it.steps {
         let op = match &s.call.op {

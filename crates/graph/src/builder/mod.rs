@@ -69,7 +69,7 @@ impl Builder {
             kept: Vec::new(),
             held: Vec::new(),
             loss: None,
-            optimizer: OptimizerChoice::Sgd,
+            optimizer: OptimizerChoice::SGD,
             stage: Stage::Full,
             cache_elements_per_token: 0,
             fixed: None,

@@ -5,7 +5,7 @@
 //! is the policy's log-likelihood, the squared error of the value and the policy's entropy. The paper's
 //! shared RMSProp keeps one state per parameter; Adam, which keeps two, stands in for it.
 
-use super::super::OptimizerChoice;
+use super::super::Rule;
 use super::super::builder::{Builder, Built, ConvSpec};
 use super::super::graph::{Graph, GraphOp, Unary, When};
 use super::{Entry, ModelInfo, Sizes};
@@ -20,7 +20,7 @@ pub(super) const MODELS: &[Entry] = &[Entry {
         default_seq: None,
         max_seq: None,
         parameters: 677_943,
-        optimizer: OptimizerChoice::Adam,
+        optimizer: Rule::Adam,
     },
     build,
 }];

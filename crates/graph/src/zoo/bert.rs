@@ -1,6 +1,6 @@
 //! BERT for masked language modelling as in Hugging Face's `BertForMaskedLM` (Devlin et al. 2018, arXiv:1810.04805).
 
-use super::super::OptimizerChoice;
+use super::super::Rule;
 use super::super::builder::{Builder, Built, Param, Tensor};
 use super::super::graph::{Graph, Unary};
 use super::{Entry, ModelInfo, Sizes};
@@ -15,7 +15,7 @@ const fn info(name: &'static str, title: &'static str, batch: u64, seq: u64, par
         default_seq: Some(seq),
         max_seq: Some(POSITIONS),
         parameters,
-        optimizer: OptimizerChoice::Adam,
+        optimizer: Rule::Adam,
     }
 }
 

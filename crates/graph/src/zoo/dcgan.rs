@@ -1,6 +1,6 @@
 //! DCGAN, generator and discriminator in one pass (Radford et al. 2015, arXiv:1511.06434).
 
-use super::super::OptimizerChoice;
+use super::super::Rule;
 use super::super::builder::{Builder, Built, ConvSpec};
 use super::super::graph::{Graph, Unary};
 use super::{Entry, ModelInfo, Sizes};
@@ -15,7 +15,7 @@ pub(super) const MODELS: &[Entry] = &[Entry {
         default_seq: None,
         max_seq: None,
         parameters: 6_342_272,
-        optimizer: OptimizerChoice::Adam,
+        optimizer: Rule::Adam,
     },
     build,
 }];

@@ -4,7 +4,7 @@
 //! layers, residuals, an output layer of 1024 x 32,317. `gnmt-wide` is the one that was measured on the H200 for this project:
 //! one stack of decoder layers, attention by products after it, an output layer of 2048 x 32,317.
 
-use super::super::OptimizerChoice;
+use super::super::Rule;
 use super::super::builder::{Builder, Built, RnnSpec, Tensor};
 use super::super::graph::{Graph, Unary};
 use super::{Entry, ModelInfo, Sizes};
@@ -18,7 +18,7 @@ const PUBLISHED: ModelInfo = ModelInfo {
     default_seq: Some(50),
     max_seq: None,
     parameters: 160_665_149,
-    optimizer: OptimizerChoice::Adam,
+    optimizer: Rule::Adam,
 };
 
 pub(super) const MODELS: &[Entry] = &[

@@ -2,7 +2,7 @@
 //! in the same code, as published measurements run them: heads times head size is the width there, so that GPT-3 XL is
 //! 3072 wide.
 
-use super::super::OptimizerChoice;
+use super::super::Rule;
 use super::super::builder::{Builder, Built, Tensor};
 use super::super::graph::Graph;
 use super::{Entry, ModelInfo, Sizes};
@@ -17,7 +17,7 @@ const fn info(name: &'static str, title: &'static str, batch: u64, parameters: u
         default_seq: Some(1024),
         max_seq: Some(POSITIONS),
         parameters,
-        optimizer: OptimizerChoice::Adam,
+        optimizer: Rule::Adam,
     }
 }
 

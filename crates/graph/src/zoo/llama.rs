@@ -2,7 +2,7 @@
 //! (Touvron et al. 2023, arXiv:2307.09288; Llama 3: arXiv:2407.21783). `llama-1b` has the sizes of Llama 3.2 1B with an
 //! output layer of its own.
 
-use super::super::OptimizerChoice;
+use super::super::Rule;
 use super::super::builder::Built;
 use super::super::graph::Graph;
 use super::decoder::{Plan, assemble};
@@ -18,7 +18,7 @@ const fn info(name: &'static str, title: &'static str, batch: u64, parameters: u
         default_seq: Some(2048),
         max_seq: None,
         parameters,
-        optimizer: OptimizerChoice::Adam,
+        optimizer: Rule::Adam,
     }
 }
 

@@ -35,11 +35,11 @@ mod vit;
 mod wgan;
 mod whisper;
 
-use super::OptimizerChoice;
 use super::builder::Built;
 use super::error::ModelError;
 use super::graph::Graph;
 use super::stage::Stage;
+use super::{OptimizerChoice, Rule};
 use preflop_units::names;
 use serde::Serialize;
 
@@ -64,7 +64,7 @@ pub struct ModelInfo {
     pub parameters: u64,
     /// Optimizer unless said.
     #[schema(value_type = String)]
-    pub optimizer: OptimizerChoice,
+    pub optimizer: Rule,
 }
 
 /// The sizes a model is built for.
@@ -186,7 +186,7 @@ pub fn build_stage(
         }
     };
     let mut graph = (entry.build)(Sizes { name: info.name, batch, seq, stage })?;
-    graph.optimizer = info.optimizer;
+    graph.optimizer = OptimizerChoice::of(info.optimizer);
     if info.default_seq.is_some() {
         graph.seq = Some(seq);
     }
@@ -221,6 +221,6 @@ pub(super) const fn classifier(
         default_seq: None,
         max_seq: None,
         parameters,
-        optimizer: OptimizerChoice::Sgd,
+        optimizer: Rule::Sgd,
     }
 }

@@ -1,6 +1,6 @@
 //! OPT as in Hugging Face's `OPTForCausalLM` (Zhang et al. 2022, arXiv:2205.01068).
 
-use super::super::OptimizerChoice;
+use super::super::Rule;
 use super::super::builder::{Builder, Built, Tensor};
 use super::super::graph::{Graph, Unary};
 use super::{Entry, ModelInfo, Sizes};
@@ -15,7 +15,7 @@ const fn info(name: &'static str, title: &'static str, batch: u64, parameters: u
         default_seq: Some(POSITIONS),
         max_seq: Some(POSITIONS),
         parameters,
-        optimizer: OptimizerChoice::Adam,
+        optimizer: Rule::Adam,
     }
 }
 

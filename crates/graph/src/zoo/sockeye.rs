@@ -6,7 +6,7 @@
 //! unfused cells of Sockeye's MXNet code; attention is the additive one (Bahdanau et al. 2014, arXiv:1409.0473).
 //! Vocabularies are those of the Stanford preprocessing of IWSLT15: 17,191 English and 7,709 Vietnamese words.
 
-use super::super::OptimizerChoice;
+use super::super::Rule;
 use super::super::builder::{Builder, Built, Param, RnnSpec, Tensor};
 use super::super::graph::{Graph, Unary};
 use super::{Entry, ModelInfo, Sizes};
@@ -22,7 +22,7 @@ pub(super) const MODELS: &[Entry] = &[Entry {
         // Each target word is a piece of graph of its own.
         max_seq: Some(1024),
         parameters: 29_834_269,
-        optimizer: OptimizerChoice::Adam,
+        optimizer: Rule::Adam,
     },
     build,
 }];

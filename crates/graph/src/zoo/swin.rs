@@ -2,17 +2,13 @@
 //! block. Bias and mask are added to the scores operator by operator, so no fused attention runs; paddings by
 //! nothing are copies; the shift's mask is made anew in each call.
 
-use super::super::OptimizerChoice;
+use super::super::Rule;
 use super::super::builder::{Builder, Built, ConvSpec, Tensor};
 use super::super::graph::{Graph, Unary};
 use super::{Entry, ModelInfo, Sizes, classifier};
 
 const fn info(name: &'static str, title: &'static str, batch: u64, parameters: u64) -> ModelInfo {
-    ModelInfo {
-        family: "transformer",
-        optimizer: OptimizerChoice::Adam,
-        ..classifier(name, title, batch, parameters)
-    }
+    ModelInfo { family: "transformer", optimizer: Rule::Adam, ..classifier(name, title, batch, parameters) }
 }
 
 pub(super) const MODELS: &[Entry] = &[

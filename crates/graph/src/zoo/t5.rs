@@ -1,7 +1,7 @@
 //! T5 as in Hugging Face's `T5ForConditionalGeneration` with shared embeddings (Raffel et al. 2019, arXiv:1910.10683).
 //! Source and target have the same length.
 
-use super::super::OptimizerChoice;
+use super::super::Rule;
 use super::super::builder::{Builder, Built, Tensor};
 use super::super::graph::{Graph, Unary};
 use super::{Entry, ModelInfo, Sizes};
@@ -16,7 +16,7 @@ const fn info(name: &'static str, title: &'static str, parameters: u64) -> Model
         default_seq: Some(128),
         max_seq: None,
         parameters,
-        optimizer: OptimizerChoice::Adam,
+        optimizer: Rule::Adam,
     }
 }
 

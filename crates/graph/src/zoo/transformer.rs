@@ -1,6 +1,6 @@
 //! The translation transformer as `nn.Transformer` with embedding and output layer (Vaswani et al. 2017, arXiv:1706.03762).
 
-use super::super::OptimizerChoice;
+use super::super::Rule;
 use super::super::builder::{Builder, Built, Param, Tensor};
 use super::super::graph::{Graph, GraphOp, Unary, When};
 use super::{Entry, ModelInfo, Sizes};
@@ -15,7 +15,7 @@ const fn info(name: &'static str, title: &'static str, parameters: u64) -> Model
         default_seq: Some(50),
         max_seq: None,
         parameters,
-        optimizer: OptimizerChoice::Adam,
+        optimizer: Rule::Adam,
     }
 }
 

@@ -1,18 +1,14 @@
 //! Vision transformers as in torchvision (Dosovitskiy et al. 2020, arXiv:2010.11929). Their `nn.MultiheadAttention` takes
 //! its fused path in inference without autocast; all dropouts have probability 0 and launch nothing.
 
-use super::super::OptimizerChoice;
+use super::super::Rule;
 use super::super::builder::{Builder, Built, ConvSpec, Tensor};
 use super::super::graph::{Graph, GraphOp, When};
 use super::transformer::{Plan, attention_params, self_attention};
 use super::{Entry, ModelInfo, Sizes, classifier};
 
 const fn info(name: &'static str, title: &'static str, batch: u64, parameters: u64) -> ModelInfo {
-    ModelInfo {
-        family: "transformer",
-        optimizer: OptimizerChoice::Adam,
-        ..classifier(name, title, batch, parameters)
-    }
+    ModelInfo { family: "transformer", optimizer: Rule::Adam, ..classifier(name, title, batch, parameters) }
 }
 
 pub(super) const MODELS: &[Entry] = &[

@@ -7,7 +7,7 @@
 //! (layer norm with one scale per channel). Upsampling blocks use transposed 4 x 4 filters, where the authors'
 //! code has 3 x 3 with output padding, and a nearest-neighbour resize before the 1 x 1 shortcut.
 
-use super::super::OptimizerChoice;
+use super::super::Rule;
 use super::super::builder::{Builder, Built, ConvSpec, Tensor};
 use super::super::graph::{Graph, Unary, When};
 use super::{Entry, ModelInfo, Sizes};
@@ -23,7 +23,7 @@ pub(super) const MODELS: &[Entry] = &[Entry {
         default_seq: None,
         max_seq: None,
         parameters: 16_589_348,
-        optimizer: OptimizerChoice::Adam,
+        optimizer: Rule::Adam,
     },
     build,
 }];

@@ -97,7 +97,7 @@ impl Capture {
             kept: Vec::new(),
             held: Vec::new(),
             loss: None,
-            optimizer: OptimizerChoice::None,
+            optimizer: OptimizerChoice::NONE,
             stage: Stage::Full,
             cache_elements_per_token: 0,
             fixed: Some(Arc::new(self.fixed())),
@@ -109,12 +109,12 @@ impl Capture {
         if self.autocast.is_some() {
             return Precision::Amp;
         }
-        // What the products run in decides; a model without any is named after its first floating tensor.
+        // What most of the products run in decides; fp32 ones by PyTorch's flags.
         let products = operators::steps(self).into_iter().filter(|s| {
             use preflop_ops::Op;
             matches!(s.call.op, Op::Gemm(_) | Op::Conv(_) | Op::Attention(_) | Op::Rnn(_))
         });
-        let mut flops = [(Precision::Bf16, 0.0), (Precision::Fp16, 0.0), (Precision::Tf32, 0.0)];
+        let mut flops = [(Precision::Bf16, 0.0), (Precision::Fp16, 0.0)];
         let mut all = 0.0;
         for step in products {
             let work = step.call.flops().0 * f64::from(step.count);
@@ -122,11 +122,15 @@ impl Capture {
             let at = match step.call.dtype {
                 Dtype::Bf16 => 0,
                 Dtype::Fp16 => 1,
-                Dtype::Tf32 => 2,
                 _ => continue,
             };
             flops[at].1 += work;
         }
-        flops.into_iter().find(|(_, work)| *work > all / 2.0).map_or(Precision::Fp32, |(name, _)| name)
+        let full = match (self.tf32_products, self.tf32_convolutions) {
+            (true, _) => Precision::Tf32,
+            (false, true) => Precision::Pytorch,
+            (false, false) => Precision::Fp32,
+        };
+        flops.into_iter().find(|(_, work)| *work > all / 2.0).map_or(full, |(name, _)| name)
     }
 }

@@ -281,7 +281,7 @@ impl Lowering<'_> {
         }
         let elements = weights.iter().fold(0_u64, |n, w| n.saturating_add(w.numel()));
         self.memory.workspace(rnn_workspace(&op, elements, dtype));
-        self.emit(Op::Rnn(op), Pass::Fwd, self.policy.math(dtype));
+        self.emit(Op::Rnn(op), Pass::Fwd, self.policy.cudnn_math(dtype));
         let inputs: Vec<Value> = std::iter::once(x).chain(weights).collect();
         self.record1(Backward::Rnn(op), &inputs, &saved, out)
     }
@@ -303,7 +303,7 @@ impl Lowering<'_> {
         let elements = metas[1..].iter().fold(0_u64, |n, m| n.saturating_add(m.0.numel()));
         let flat = self.fill(Dims::new(&[elements]), grad.dtype);
         let dx = self.alloc(metas[0].0, grad.dtype);
-        self.emit(Op::Rnn(*op), Pass::Bwd, self.policy.math(grad.dtype));
+        self.emit(Op::Rnn(*op), Pass::Bwd, self.policy.cudnn_math(grad.dtype));
         let mut out = vec![(needed[0] != Edge::None).then_some(dx)];
         out.extend(metas[1..].iter().map(|&(shape, dtype)| {
             Some(Value { shape, strides: shape.contiguous_strides(), dtype, ..flat })

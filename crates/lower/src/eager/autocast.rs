@@ -16,6 +16,8 @@ pub(super) struct Policy {
     pub tensor: Dtype,
     /// Products of fp32 tensors are done in this.
     pub fp32_math: Dtype,
+    /// What cuDNN does with fp32 tensors (convolutions, recurrent layers): PyTorch has a flag of its own for it.
+    pub fp32_cudnn: Dtype,
     /// The lower format of autocast, if it is on.
     pub autocast: Option<Dtype>,
     /// Do linear layers multiply in fp8?
@@ -24,10 +26,17 @@ pub(super) struct Policy {
 
 impl Policy {
     pub fn of(precision: Precision) -> Self {
-        let plain = |tensor| Self { tensor, fp32_math: Dtype::Fp32, autocast: None, fp8_linear: false };
+        let plain = |tensor| Self {
+            tensor,
+            fp32_math: Dtype::Fp32,
+            fp32_cudnn: Dtype::Fp32,
+            autocast: None,
+            fp8_linear: false,
+        };
         match precision {
+            Precision::Pytorch => Self { fp32_cudnn: Dtype::Tf32, ..plain(Dtype::Fp32) },
             Precision::Fp32 => plain(Dtype::Fp32),
-            Precision::Tf32 => Self { fp32_math: Dtype::Tf32, ..plain(Dtype::Fp32) },
+            Precision::Tf32 => Self { fp32_math: Dtype::Tf32, fp32_cudnn: Dtype::Tf32, ..plain(Dtype::Fp32) },
             Precision::Amp => Self { autocast: Some(Dtype::Bf16), ..plain(Dtype::Fp32) },
             Precision::Bf16 => plain(Dtype::Bf16),
             Precision::Fp16 => plain(Dtype::Fp16),
@@ -38,6 +47,11 @@ impl Policy {
     /// The format in which tensors of `dtype` are multiplied.
     pub fn math(self, dtype: Dtype) -> Dtype {
         if dtype == Dtype::Fp32 { self.fp32_math } else { dtype }
+    }
+
+    /// The format in which cuDNN works on tensors of `dtype`.
+    pub fn cudnn_math(self, dtype: Dtype) -> Dtype {
+        if dtype == Dtype::Fp32 { self.fp32_cudnn } else { dtype }
     }
 
     /// The format in which a linear layer multiplies tensors of `dtype`.

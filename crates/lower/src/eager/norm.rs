@@ -46,7 +46,7 @@ impl Lowering<'_> {
         self.ops(1);
         let channels_last = nhwc || self.graph.channels_last;
         let op = Conv { channels_last, ..g.of(x.shape, weight.shape, shape[1]) };
-        let math = self.policy.math(x.dtype);
+        let math = self.policy.cudnn_math(x.dtype);
         let out = if nhwc {
             self.copy_filter(weight);
             self.alloc_strided(shape, channels_last_strides(shape), x.dtype)
@@ -94,7 +94,7 @@ impl Lowering<'_> {
     ) -> Vec<Option<Value>> {
         let grad = if nhwc { self.channels_last_copy(grad) } else { self.contiguous(grad) };
         self.ops(1);
-        let math = self.policy.math(grad.dtype);
+        let math = self.policy.cudnn_math(grad.dtype);
         let mut out = Vec::with_capacity(needed.len());
         for (i, pass) in [(0, Pass::Dgrad), (1, Pass::Wgrad)] {
             out.push((needed[i] != Edge::None).then(|| {

@@ -86,9 +86,10 @@ fn format(call: &OpCall, precision: Precision) -> Dtype {
     let stays = matches!(call.op, Op::Optimizer(_) | Op::Embedding(_) | Op::CrossEntropy(_))
         || matches!(call.dtype, Dtype::Int64 | Dtype::Int8);
     match precision {
-        Precision::Fp32 if product => Dtype::Fp32,
+        Precision::Pytorch if matches!(call.op, Op::Conv(_) | Op::Rnn(_)) => Dtype::Tf32,
+        Precision::Pytorch | Precision::Fp32 if product => Dtype::Fp32,
         Precision::Tf32 if product => Dtype::Tf32,
-        Precision::Fp32 | Precision::Tf32 => {
+        Precision::Pytorch | Precision::Fp32 | Precision::Tf32 => {
             if stays {
                 call.dtype
             } else {
@@ -155,6 +156,8 @@ mod tests {
         let product = || Op::Gemm(Gemm::linear(64, 64, 64, false));
         assert_eq!(to(Precision::Amp, product()), Dtype::Bf16);
         assert_eq!(to(Precision::Tf32, product()), Dtype::Tf32);
+        assert_eq!(to(Precision::Pytorch, product()), Dtype::Fp32);
+        assert_eq!(to(Precision::Pytorch, Op::Conv(Conv::square(1, 8, 8, 8, 3, 1, 1))), Dtype::Tf32);
         assert_eq!(to(Precision::Fp8, product()), Dtype::Fp8);
         assert_eq!(to(Precision::Fp8, Op::Conv(Conv::square(1, 8, 8, 8, 3, 1, 1))), Dtype::Bf16);
     }

@@ -58,16 +58,16 @@ pub struct CompareArgs {
     #[arg(long = "dim", value_name = "NAME=N", value_parser = input::dim)]
     pub dims: Vec<(String, u64)>,
 
-    /// Number formats; of several, the best that each GPU has is taken
-    #[arg(long, value_name = "FORMAT,..", value_delimiter = ',', default_value = "fp32", value_parser = run_args::precision())]
+    /// Number formats, as in `predict`; of several, the best that each GPU has is taken
+    #[arg(long, value_name = "FORMAT,..", value_delimiter = ',', default_value = Precision::default().name(), value_parser = run_args::precision())]
     pub precision: Vec<Precision>,
 
     /// Training or inference
     #[arg(long, value_name = "MODE", default_value = "train", value_parser = run_args::mode())]
     pub mode: Mode,
 
-    /// Optimizer of a training step [default: as the model is usually trained]
-    #[arg(long, value_name = "NAME", value_parser = run_args::optimizer())]
+    /// Optimizer of a training step and its implementation [default: as the model is usually trained, foreach]
+    #[arg(long, value_name = "NAME[:HOW]", value_parser = run_args::optimizer())]
     pub optimizer: Option<OptimizerChoice>,
 
     /// What the list is ordered by: time, cost, energy

@@ -9,7 +9,7 @@ use preflop_cluster::Cluster;
 use preflop_cluster::collective::Collectives;
 use preflop_cluster::data_parallel::{self, Sharding};
 use preflop_core::cost::{Power, RankBy, Reserve, fit};
-use preflop_core::model::{LowerOptions, Mode, Precision, lower};
+use preflop_core::model::{LowerOptions, Mode, lower};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
 use preflop_core::units::{Bytes, Seconds};
@@ -44,7 +44,7 @@ struct Row {
 /// Ranks them.
 pub fn run(args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
     refuse(args)?;
-    let precision = args.precision.first().copied().unwrap_or(Precision::Fp32);
+    let precision = args.precision.first().copied().unwrap_or_default();
     let batch = match args.batch.as_slice() {
         [] => None,
         [Batch::Fixed(n)] => Some(*n),
@@ -70,10 +70,7 @@ pub fn run(args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
         };
         let gpu = &cluster.node.gpu;
         let one = model.predict_iteration(&iteration, gpu);
-        let size = match options.precision {
-            Precision::Bf16 | Precision::Fp16 | Precision::Fp8 => 2.0,
-            _ => 4.0,
-        };
+        let size = options.precision.weight_bytes();
         let p = data_parallel::predict(
             &iteration,
             &one,

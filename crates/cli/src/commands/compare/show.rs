@@ -9,6 +9,7 @@ use crate::grid::Grid;
 use crate::output::{self, Align, Output, three_digits};
 use comfy_table::Color;
 use preflop_core::cost::{Limits, RankBy};
+use preflop_core::model::Precision;
 use preflop_core::units::{Bytes, Seconds};
 use preflop_plot::{Plane, PlanePoint};
 use std::io::Write as _;
@@ -136,7 +137,13 @@ fn short(evidence: &str) -> &str {
 fn title(question: &Question) -> String {
     let (model, mode) = (question.model.name(), question.mode.name());
     match question.setups.as_slice() {
-        [one] => format!("{model} {mode}, batch {}, {}", one.batch, one.precision.name()),
+        [one] => {
+            let formats = match one.precision {
+                Precision::Pytorch => "PyTorch's default formats (TF32 convolutions where the GPU has it)",
+                named => named.name(),
+            };
+            format!("{model} {mode}, batch {}, {formats}", one.batch)
+        }
         _ => format!("{model} {mode}, the best batch and format of each GPU"),
     }
 }

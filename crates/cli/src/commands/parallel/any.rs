@@ -10,7 +10,6 @@ use preflop_cluster::collective::Collectives;
 use preflop_cluster::data_parallel::{self, DataParallel, Sharding};
 use preflop_cluster::strategy::Strategy;
 use preflop_core::cost::{Reserve, fit};
-use preflop_core::model::Precision;
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
 use preflop_core::units::{Bytes, Seconds};
@@ -58,10 +57,7 @@ pub(super) fn replicated(
         (None, 1 | 2) => Sharding::States,
         _ => Sharding::Copies,
     };
-    let size = match job.options.precision {
-        Precision::Bf16 | Precision::Fp16 | Precision::Fp8 => 2.0,
-        _ => 4.0,
-    };
+    let size = job.options.precision.weight_bytes();
     let p = data_parallel::predict(
         &job.iteration,
         &one,

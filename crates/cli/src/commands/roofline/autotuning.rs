@@ -36,7 +36,8 @@ pub fn run(model: &str, args: &JobArgs, output: &Output) -> anyhow::Result<()> {
     for gpu in args.gpus()? {
         let mut layers = Vec::new();
         for step in &job.iteration.steps {
-            let ways = time_model.algorithms(&step.call, &gpu);
+            let call = step.call.in_format(gpu.runs_in(step.call.dtype));
+            let ways = time_model.algorithms(&call, &gpu);
             let best = ways.iter().min_by(|a, b| a.time.0.total_cmp(&b.time.0));
             let (Some(first), Some(best)) = (ways.first(), best) else { continue };
             layers.push(Layer {

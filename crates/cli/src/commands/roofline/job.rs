@@ -10,7 +10,7 @@ use preflop_core::Gpu;
 #[derive(Debug, Clone, Args)]
 pub struct JobArgs {
     /// GPUs, by name or the path of a GPU file, separated by commas
-    #[arg(long, value_name = "GPU[,GPU]", value_delimiter = ',')]
+    #[arg(long, visible_alias = "gpus", value_name = "GPU[,GPU]", value_delimiter = ',')]
     pub gpu: Vec<String>,
 
     #[command(flatten)]

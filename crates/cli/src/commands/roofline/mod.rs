@@ -24,6 +24,10 @@ use view::{Sweep, View};
 /// Charts: `-o FILE.svg`, `.png` (classic Roofline by default, see --chart) or `.html` (interactive, one file).
 /// docs/roofline.md explains how to read them.
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop roofline resnet50 --gpu h200
+  preflop roofline resnet50 --gpu h200 -o roofline.svg
+  preflop roofline step.json.gz -o page.html             # a recording")]
 pub struct RooflineArgs {
     /// Model name (see `preflop models`), a captured graph in JSON, or a recording (PyTorch profiler JSON, Nsight
     /// Systems SQLite, Nsight Compute CSV; plain, .gz or .zst)

@@ -19,6 +19,8 @@ use std::path::Path;
 
 /// Repeat the study of five applications on seven GPUs, and on today's, and write a page with plots
 #[derive(Debug, Args)]
+#[command(after_help = "EXAMPLES
+  preflop study -o study")]
 pub struct StudyArgs {
     /// Folder for index.html, the plots and study.json
     #[arg(short, long, value_name = "DIR")]

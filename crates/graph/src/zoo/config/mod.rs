@@ -119,7 +119,7 @@ impl HubConfig {
             Some(plan) => decoder::assemble(sizes, plan),
             None => others::build(family, &self.fields, sizes),
         }?;
-        graph.optimizer = OptimizerChoice::Adam;
+        graph.optimizer = OptimizerChoice::ADAM;
         graph.seq = self.longest()?.map(|_| seq);
         Ok(graph)
     }
