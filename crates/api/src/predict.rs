@@ -7,7 +7,7 @@ use crate::question::Predict;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit, search};
 use preflop_core::gpu::Assumption;
-use preflop_core::model::{Iteration, Phase, Precision, Step, zoo};
+use preflop_core::model::{Iteration, Phase, Precision, Step};
 use preflop_core::ops::Op;
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
@@ -260,7 +260,7 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
     let run = (&job.iteration, &prediction);
     let mut answer = Answer::without_lines(&question, gpu, run, (&steps, busy), largest);
     if job.seq.is_some() {
-        let graph = zoo::build(&job.model, Some(job.batch), job.seq)?;
+        let graph = engine.jobs.graph(&asked.run)?;
         answer.words = Words::of(&graph, &job.iteration, &prediction, gpu);
     }
     if asked.layers {

@@ -6,7 +6,7 @@
 use crate::trees::Features;
 use foldhash::quality::FixedState;
 use std::fmt;
-use std::hash::{BuildHasher as _, Hasher as _};
+use std::hash::{BuildHasher as _, Hash, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 
 /// Answers among which the place of a new one is chosen.
@@ -31,6 +31,12 @@ impl Asked {
             }
             u128::from(hasher.finish())
         });
+        Self(high << 64 | low)
+    }
+
+    /// Anything else that can be asked.
+    pub fn of(question: &impl Hash) -> Self {
+        let [high, low] = SEEDS.map(|seed| u128::from(FixedState::with_seed(seed).hash_one(question)));
         Self(high << 64 | low)
     }
 }

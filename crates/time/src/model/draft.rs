@@ -206,21 +206,31 @@ impl TimeModel {
         on: impl Fn(&Choice<'a>) -> Option<&'a Gpu>,
         scratch: &mut Scratch,
     ) -> Vec<Option<f64>> {
-        let sketches: Vec<Option<(Sketch, &Gpu)>> = choices
-            .iter()
-            .map(|c| {
-                let c = c.as_ref()?;
-                let gpu = on(c)?;
-                Some((self.gemm(&c.product()?, c.task.dtype, gpu), gpu))
-            })
-            .collect();
-        let asked: Vec<Option<&Sketch>> = sketches.iter().map(|s| s.as_ref().map(|s| &s.0)).collect();
-        let answers = self.learned(&asked, scratch);
-        sketches
-            .into_iter()
-            .zip(answers)
-            .map(|(s, a)| s.map(|(s, gpu)| s.finished(a, gpu).seconds()))
-            .collect()
+        let recall = self.recall.as_ref().map(|r| &r.products);
+        let mut seconds = vec![None; choices.len()];
+        let mut wanted: Vec<(usize, &Gpu, Option<Asked>)> = Vec::new();
+        let mut sketches: Vec<Sketch> = Vec::new();
+        for (i, choice) in choices.iter().enumerate() {
+            let Some(choice) = choice else { continue };
+            let (Some(gpu), Some(product)) = (on(choice), choice.product()) else { continue };
+            let kept = recall.is_some() && self.references.hold(gpu);
+            let asked =
+                kept.then(|| Asked::of(&(std::ptr::from_ref(gpu).addr(), &product, choice.task.dtype)));
+            seconds[i] = recall.zip(asked).and_then(|(recall, asked)| recall.get(asked));
+            if seconds[i].is_none() {
+                wanted.push((i, gpu, asked));
+                sketches.push(self.gemm(&product, choice.task.dtype, gpu));
+            }
+        }
+        let answers = self.learned(&sketches.iter().map(Some).collect::<Vec<_>>(), scratch);
+        for (((i, gpu, asked), sketch), answer) in wanted.into_iter().zip(sketches).zip(answers) {
+            let time = sketch.finished(answer, gpu).seconds();
+            seconds[i] = Some(time);
+            if let Some((recall, asked)) = recall.zip(asked) {
+                recall.keep(asked, time);
+            }
+        }
+        seconds
     }
 
     /// Seconds of a plain product, corrected.
