@@ -1,7 +1,7 @@
 //! Lays the fitted data out as the program uses them, so that a question unpacks nothing: constants become tables, trees
 //! and the index of the choosers bytes that are read where they stand.
-#![allow(clippy::print_stdout)]
-#![allow(clippy::disallowed_methods)]
+// The crate does no I/O; its build reads two files, writes two and talks to cargo.
+#![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
 use preflop_learned::choice::ChooserBytes;
 use preflop_learned::trees::Forest;

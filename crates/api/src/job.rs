@@ -30,11 +30,53 @@ type Key = (String, Option<u64>, Option<u64>, Precision, Mode, Option<OptimizerC
 /// Runs kept; the largest models take about a megabyte each.
 const KEPT: usize = 64;
 
-/// The runs asked for last.
-#[derive(Debug, Default)]
+/// Networks kept: runs that differ in format, mode or optimizer share one.
+const KEPT_GRAPHS: usize = 8;
+
+/// Values asked for last, the latest first.
+#[derive(Debug)]
+struct Recent<K, V> {
+    kept: Mutex<VecDeque<(K, Arc<V>)>>,
+    most: usize,
+}
+
+impl<K: PartialEq, V> Recent<K, V> {
+    fn new(most: usize) -> Self {
+        Self { kept: Mutex::default(), most }
+    }
+
+    /// The value of a key, made now if it is not kept. Nobody waits for one who makes it; two may make the same.
+    fn get<E>(&self, key: K, make: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
+        {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(place) = kept.iter().position(|(k, _)| *k == key)
+                && let Some(entry) = kept.remove(place)
+            {
+                let value = Arc::clone(&entry.1);
+                kept.push_front(entry);
+                return Ok(value);
+            }
+        }
+        let value = Arc::new(make()?);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.truncate(self.most.saturating_sub(1));
+        kept.push_front((key, Arc::clone(&value)));
+        Ok(value)
+    }
+}
+
+/// Networks and runs asked for last.
+#[derive(Debug)]
 pub struct Memory {
-    recent: Mutex<VecDeque<(Key, Arc<Job>)>>,
+    graphs: Recent<(String, Option<u64>, Option<u64>), Graph>,
+    jobs: Recent<Key, Job>,
     largest: Mutex<HashMap<Room, u64>>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { graphs: Recent::new(KEPT_GRAPHS), jobs: Recent::new(KEPT), largest: Mutex::default() }
+    }
 }
 
 /// What the largest batch depends on: model, tokens, number formats, mode, optimizer, and the bytes of the GPU. Not the
@@ -69,28 +111,43 @@ impl Memory {
         Ok(largest)
     }
 
+    /// The network of a run, built now or before.
+    pub fn graph(&self, run: &Run) -> Result<Arc<Graph>, ApiError> {
+        let key = (run.model.to_lowercase(), run.batch, run.seq);
+        self.graphs.get(key, || Ok(zoo::build(&run.model, run.batch, run.seq)?))
+    }
+
     /// The run, lowered now or before.
     pub fn job(&self, run: &Run) -> Result<Arc<Job>, ApiError> {
         let key: Key = (run.model.to_lowercase(), run.batch, run.seq, run.precision, run.mode, run.optimizer);
-        {
-            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(place) = recent.iter().position(|(k, _)| *k == key)
-                && let Some(entry) = recent.remove(place)
-            {
-                let job = Arc::clone(&entry.1);
-                recent.push_front(entry);
-                return Ok(job);
-            }
-        }
-        let graph = zoo::build(&run.model, run.batch, run.seq)?;
-        let options = LowerOptions { mode: run.mode, precision: run.precision, optimizer: run.optimizer };
-        let iteration = lower(&graph, &options)?;
-        let optimizer = graph.steps_with(&options);
-        let Graph { name: model, samples: batch, seq, .. } = graph;
-        let job = Arc::new(Job { model, batch, seq, options, optimizer, iteration });
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.truncate(KEPT - 1);
-        recent.push_front((key, Arc::clone(&job)));
-        Ok(job)
+        self.jobs.get(key, || {
+            let graph = self.graph(run)?;
+            let options = LowerOptions { mode: run.mode, precision: run.precision, optimizer: run.optimizer };
+            let iteration = lower(&graph, &options)?;
+            let (model, optimizer) = (graph.name.clone(), graph.steps_with(&options));
+            Ok(Job { model, batch: graph.samples, seq: graph.seq, options, optimizer, iteration })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_values_asked_for_last_are_kept() {
+        let recent = Recent::new(2);
+        let asked = |key: u32| {
+            let mut made = false;
+            let value = recent.get(key, || {
+                made = true;
+                Ok::<_, ()>(key * 10)
+            });
+            assert_eq!(*value.unwrap(), key * 10);
+            made
+        };
+        assert_eq!([1, 2, 1, 3].map(asked), [true, true, false, true]);
+        assert_eq!([1, 3, 2].map(asked), [false, false, true], "2 was asked for least recently");
+        assert_eq!(recent.get(9, || Err::<u32, _>("no")), Err("no"));
     }
 }

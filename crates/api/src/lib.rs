@@ -18,6 +18,7 @@ mod error;
 mod explore;
 mod job;
 mod layer;
+mod lines;
 pub mod predict;
 mod profile;
 pub mod question;

@@ -2,19 +2,18 @@
 
 use crate::engine::{Engine, text};
 use crate::error::ApiError;
+use crate::lines::{json, lines, put_into};
 use crate::question::Predict;
-use foldhash::fast::FixedState;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit, search};
 use preflop_core::gpu::Assumption;
-use preflop_core::model::{Iteration, OptimizerChoice, Phase, Precision, Step, zoo};
-use preflop_core::ops::{Op, shape};
+use preflop_core::model::{Iteration, OptimizerChoice, Phase, Precision, Step};
+use preflop_core::ops::Op;
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
 use preflop_language::Words;
 use serde::Serialize;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use utoipa::ToSchema;
 
 /// What was asked for.
@@ -187,6 +186,18 @@ impl<'a> Answer<'a> {
         largest_batch: Option<u64>,
     ) -> Self {
         let (steps, busy) = steps(iteration, p);
+        let ops = lines(iteration, p, busy, gpu).iter().map(OpLine::from).collect();
+        Self { ops, ..Self::without_lines(question, gpu, (iteration, p), (&steps, busy), largest_batch) }
+    }
+
+    /// All but the lines of the operators.
+    fn without_lines(
+        question: &'a Question,
+        gpu: &'a Gpu,
+        (iteration, p): (&'a Iteration, &'a IterationPrediction),
+        (steps, busy): (&Steps<'a>, f64),
+        largest_batch: Option<u64>,
+    ) -> Self {
         let m = iteration.memory;
         let (reserve, prudent) = (Reserve::default(), fit::prudent_peak(iteration));
         Self {
@@ -208,8 +219,8 @@ impl<'a> Answer<'a> {
             dram_bytes: p.dram.0,
             bound: p.bound,
             autocast: (question.precision == Precision::Amp.name()).then(|| gpu.autocast().name()),
-            unmodelled: unmodelled(&steps, busy),
-            ops: lines(&steps, busy, gpu),
+            unmodelled: unmodelled(steps, busy),
+            ops: Vec::new(),
             parameters: iteration.parameters,
             changes: Vec::new(),
             tokens_hours: None,
@@ -255,50 +266,17 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
     } else {
         Some(engine.jobs.largest_batch(&job, gpu, &reserve)?)
     };
-    let mut answer = Answer::new(&question, gpu, &job.iteration, &prediction, largest);
+    let (steps, busy) = steps(&job.iteration, &prediction);
+    let run = (&job.iteration, &prediction);
+    let mut answer = Answer::without_lines(&question, gpu, run, (&steps, busy), largest);
     if job.seq.is_some() {
-        let graph = zoo::build(&job.model, Some(job.batch), job.seq)?;
+        let graph = engine.jobs.graph(&asked.run)?;
         answer.words = Words::of(&graph, &job.iteration, &prediction, gpu);
     }
     if asked.layers {
-        let (steps, busy) = steps(&job.iteration, &prediction);
         answer.layers = Some(layers(&steps, busy));
     }
-    text(&answer)
-}
-
-/// One line for each place and call; what runs several times in one place is counted.
-fn lines<'a>(steps: &Steps<'a>, busy: f64, gpu: &Gpu) -> Vec<OpLine<'a>> {
-    let mut places: HashMap<_, usize, FixedState> = HashMap::default();
-    let mut lines: Vec<OpLine> = Vec::new();
-    for (step, p) in steps {
-        let time = p.time.us() * f64::from(step.count);
-        match places.entry((step.name.as_str(), step.phase, &step.call)) {
-            Entry::Occupied(place) => {
-                let line: &mut OpLine = &mut lines[*place.get()];
-                line.count += u64::from(step.count);
-                line.time_us += time;
-                line.share += time / busy;
-            }
-            Entry::Vacant(place) => {
-                place.insert(lines.len());
-                lines.push(OpLine {
-                    name: &step.name,
-                    op: step.call.name(),
-                    phase: step.phase,
-                    count: u64::from(step.count),
-                    time_us: time,
-                    share: time / busy,
-                    bound: p.bound,
-                    pass: step.call.pass.name(),
-                    dtype: gpu.runs_in(step.call.dtype).name(),
-                    shape: shape::describe(&step.call),
-                });
-            }
-        }
-    }
-    lines.sort_by(|a, b| b.time_us.total_cmp(&a.time_us));
-    lines
+    put_into(&text(&answer)?, &json(&lines(&job.iteration, &prediction, busy, gpu))?)
 }
 
 /// Layers in the order in which they first run.

@@ -1,10 +1,12 @@
 //! Predicts a fixed mix of operators over and over, and prints how many a second: one by one, and all of a list together.
 //!
 //! `preflop-bench` times it; `preflop-bench COUNT` makes exactly COUNT passes over the mix one by one, `preflop-bench many
-//! COUNT` together, and prints nothing but its size, so that a tool that counts instructions can compare two runs. `preflop-bench search` finds the
+//! COUNT` together, and prints nothing but its size, so that a tool that counts instructions can compare two runs; `preflop-bench ask
+//! COUNT` answers so many different questions as the server would. `preflop-bench search` finds the
 //! best of 40 batch sizes and 4 formats of ResNet-50 on every GPU, on one core.
 #![allow(clippy::print_stdout)]
 
+use preflop_api::{Engine, Kind};
 use preflop_core::cost::fit::Setup;
 use preflop_core::cost::search::usual_batches;
 use preflop_core::cost::{RankBy, Reserve, Search};
@@ -132,6 +134,12 @@ fn search(model: &TimeModel) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Answers one of many different questions; the bytes of the answer.
+fn answer(engine: &Engine, i: usize) -> Result<usize, Box<dyn Error>> {
+    let fields = serde_json::from_str(&preflop_bench::varied(i))?;
+    Ok(engine.answer(Kind::Predict, fields).map_err(|e| e.to_string())?.len())
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let gpu = catalog::find("h200")?;
     let model = TimeModel::embedded();
@@ -144,6 +152,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{one_by_one:.0} {together:.0}");
         }
         ["search"] => search(&model)?,
+        ["ask", count] => {
+            let engine = Engine::new(None)?.for_many();
+            let bytes: usize = (0..count.parse()?).map(|i| answer(&engine, i)).sum::<Result<usize, _>>()?;
+            println!("{bytes}");
+        }
         ["many", count] => {
             black_box(passes_together(&model, &calls, &gpu, count.parse()?));
             println!("{}", calls.len());

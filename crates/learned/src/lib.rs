@@ -2,4 +2,5 @@
 
 pub mod choice;
 pub mod family;
+pub mod recall;
 pub mod trees;

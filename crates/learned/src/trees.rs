@@ -236,12 +236,14 @@ impl Forest {
 
     /// Sixteen trees are walked side by side: each step waits for its own loads, and sixteen waits overlap.
     fn walked(&self, x: &Features) -> i32 {
-        self.side_by_side::<16>(x, 0) + self.side_by_side::<4>(x, 16) + self.side_by_side::<1>(x, 4)
+        let whole = |group: usize| self.trees() / group * group;
+        self.side_by_side::<16>(x, 0)
+            + self.side_by_side::<4>(x, whole(16))
+            + self.side_by_side::<1>(x, whole(4))
     }
 
-    /// The sum over the trees that groups of `beyond` leave over, as far as they make groups of `N`.
-    fn side_by_side<const N: usize>(&self, x: &Features, beyond: usize) -> i32 {
-        let from = self.trees().checked_div(beyond).unwrap_or(0) * beyond;
+    /// The sum over the trees from one on, as far as they make groups of `N`.
+    fn side_by_side<const N: usize>(&self, x: &Features, from: usize) -> i32 {
         let features = self.trees.features[from..].as_chunks::<N>().0;
         let thresholds = self.trees.thresholds[from..].as_chunks::<N>().0;
         let values = self.trees.values[from..].as_chunks::<N>().0;

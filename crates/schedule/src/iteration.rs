@@ -38,6 +38,8 @@ const SHORT_KERNEL: f64 = 4e-6;
 pub struct StepPrediction {
     /// Index into the iteration's steps.
     pub step: usize,
+    /// Number of its call: equal calls have one.
+    pub call: usize,
     /// Calls.
     pub count: f64,
     /// One call.
@@ -235,7 +237,7 @@ impl Schedule for TimeModel {
             launched += host_launches(call, one.launches) * count;
             by_bound[one.bound as usize] += one.time.0 * count;
             spread.add(call.family(), &one, count);
-            out.steps.push(StepPrediction { step, count, one, streams });
+            out.steps.push(StepPrediction { step, call: place, count, one, streams });
         }
         // A replayed graph is one launch of the host, and its kernels follow each other without it.
         let replayed = iteration.replayed;

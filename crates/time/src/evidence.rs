@@ -88,6 +88,11 @@ impl References {
         gpu.get_or_init(|| catalog::find(name).ok()).as_ref()
     }
 
+    /// Is it one of these GPUs, not a copy of one? Then it stays where it is as long as they do.
+    pub fn hold(&self, gpu: &Gpu) -> bool {
+        self.names.values().filter_map(|(_, read)| read.get()?.as_ref()).any(|own| std::ptr::eq(own, gpu))
+    }
+
     /// The GPU of the project's own measurements.
     pub fn own(&self) -> Option<&Gpu> {
         self.get(Library::Own.name())

@@ -294,9 +294,13 @@ impl Fitted {
 
 /// What stands under `class/generation`, found without making that text.
 fn of_generation<'a, T: Clone>(table: &'a Table<T>, class: &str, generation: Architecture) -> Option<&'a T> {
-    let name = || class.bytes().chain([b'/']).chain(generation.name().bytes());
-    let at = table.binary_search_by(|(key, _)| key.bytes().cmp(name())).ok()?;
-    Some(&table.get(at)?.1)
+    let generation = generation.name().as_bytes();
+    let at = table.binary_search_by(|(key, _)| {
+        let (own, rest) = key.as_bytes().split_at(class.len().min(key.len()));
+        let rest = rest.split_first().map_or((None, rest), |(slash, rest)| (Some(slash), rest));
+        own.cmp(class.as_bytes()).then_with(|| rest.cmp(&(Some(&b'/'), generation)))
+    });
+    Some(&table.get(at.ok()?)?.1)
 }
 
 /// Packs forests by name and the choosers into one file.

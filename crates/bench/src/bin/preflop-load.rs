@@ -1,11 +1,10 @@
 //! Asks a server as fast as it answers, over real HTTP, and prints how many answers a second came and how late.
 //!
-//! `preflop-load PATH_OF_PREFLOP [SECONDS]` starts `preflop serve` on a free port. Clients share the machine's cores
-//! with it. Three kinds of load: the very same question (answered from memory), questions that are all different
+//! `preflop-load PATH_OF_PREFLOP [SECONDS [CLIENTS]]` starts `preflop serve` on a free port. Clients share the machine's cores
+//! with it, and what memory it takes is said ten times on the way. Three kinds of load: the very same question (answered from memory), questions that are all different
 //! (nothing can be answered from memory), and single design changes one after the other, as a slider makes them.
 #![allow(clippy::print_stdout)]
 
-use preflop_core::gpu::catalog;
 use serde_json::{Value, json};
 use std::error::Error;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -16,8 +15,10 @@ use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Connections that ask at the same time.
+/// Connections that ask at the same time, unless the command says how many.
 const CLIENTS: usize = 8;
+/// Parts of a load after each of which memory is looked at.
+const PARTS: usize = 10;
 
 /// A server that ends with us.
 struct Server {
@@ -59,6 +60,13 @@ impl Server {
         let fields: Vec<&str> = text.rsplit(')').next()?.split_whitespace().collect();
         let ticks = |i: usize| fields.get(i)?.parse::<f64>().ok();
         Some((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
+    }
+
+    /// Memory that the server holds now, in MiB.
+    fn resident_mib(&self) -> Option<f64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let kib = text.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
+        Some(kib.trim().trim_end_matches(" kB").parse::<f64>().ok()? / 1024.0)
     }
 }
 
@@ -118,16 +126,17 @@ impl Client {
     }
 }
 
-/// Answers a second, and the latencies in order.
+/// The latencies of all answers, in milliseconds.
 fn load(
     address: &str,
     seconds: f64,
+    clients: usize,
+    next: &AtomicUsize,
     question: &(dyn Fn(usize) -> String + Sync),
-) -> Outcome<(f64, Vec<f64>)> {
-    let next = AtomicUsize::new(0);
+) -> Outcome<Vec<f64>> {
     let start = Instant::now();
-    let mut times: Vec<f64> = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS)
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..clients)
             .map(|_| {
                 scope.spawn(|| -> Outcome<Vec<f64>> {
                     let mut client = Client::new(address)?;
@@ -144,11 +153,8 @@ fn load(
         for client in clients {
             all.extend(client.join().map_err(|_| "a client broke")??);
         }
-        Ok::<_, Box<dyn Error + Send + Sync>>(all)
-    })?;
-    let rate = times.len() as f64 / start.elapsed().as_secs_f64();
-    times.sort_by(f64::total_cmp);
-    Ok((rate, times))
+        Ok(all)
+    })
 }
 
 fn percentile(sorted: &[f64], share: f64) -> f64 {
@@ -157,41 +163,38 @@ fn percentile(sorted: &[f64], share: f64) -> f64 {
 
 fn main() -> Outcome<()> {
     let mut args = std::env::args().skip(1);
-    let preflop = args.next().ok_or("usage: preflop-load PATH_OF_PREFLOP [SECONDS]")?;
+    let preflop = args.next().ok_or("usage: preflop-load PATH_OF_PREFLOP [SECONDS [CLIENTS]]")?;
     let seconds: f64 = args.next().map_or(Ok(5.0), |s| s.parse())?;
+    let clients: usize = args.next().map_or(Ok(CLIENTS), |s| s.parse())?;
     let server = Server::start(&preflop)?;
-    let gpus: Vec<&str> = catalog::names().collect();
-    let same = |_: usize| json!({ "model": "resnet50", "gpu": "h200", "batch": 64 }).to_string();
-    // 512 batches x all GPUs x 6 formats x 2 modes, each asked once; neighbours differ in batch, GPU and format.
-    let varied = |i: usize| {
-        // What every GPU of the catalogue can run.
-        let precision = ["fp32", "amp", "fp16"][i % 3];
-        let mode = if (i / (512 * gpus.len() * 6)).is_multiple_of(2) { "train" } else { "infer" };
-        let batch = 1 + (i / 6) % 512;
-        json!({ "model": "resnet50", "gpu": gpus[(i / 6 / 512 + i) % gpus.len()], "batch": batch,
-            "precision": precision, "mode": mode })
-        .to_string()
-    };
-    load(&server.address, 0.5, &same)?;
+    let (same, varied) = (|_: usize| preflop_bench::same(), preflop_bench::varied);
+    load(&server.address, 0.5, clients, &AtomicUsize::new(0), &same)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let kinds: [(&str, &(dyn Fn(usize) -> String + Sync)); 2] =
         [("resnet50, the same question", &same), ("resnet50, all different", &varied)];
     for (what, question) in kinds {
-        let before = server.processor_seconds();
-        let (rate, times) = load(&server.address, seconds, question)?;
+        let (before, start) = (server.processor_seconds(), Instant::now());
+        let (next, mut times, mut memory) = (AtomicUsize::new(0), Vec::new(), Vec::new());
+        for _ in 0..PARTS {
+            times.extend(load(&server.address, seconds / PARTS as f64, clients, &next, question)?);
+            memory.extend(server.resident_mib().map(|mib| format!("{mib:.0}")));
+        }
+        let rate = times.len() as f64 / start.elapsed().as_secs_f64();
+        times.sort_by(f64::total_cmp);
         let used = before.zip(server.processor_seconds()).map(|(a, b)| (b - a) * 1e3 / times.len() as f64);
         println!(
-            "{what:<32} {rate:8.0} /s    p50 {:.2} ms, p99 {:.2} ms; wanted: 2,000 /s, p99 under 50 ms",
+            "{what:<32} {rate:8.0} /s    p50 {:.2} ms, p99 {:.2} ms; wanted: 2,000 /s, p99 under 250 ms with 200 clients",
             percentile(&times, 0.5),
             percentile(&times, 0.99)
         );
         if let Some(used) = used {
             println!(
-                "{:>32} {:8.0} /s    with {cores} cores to itself: {used:.3} ms of processor time each; {CLIENTS} clients shared them",
+                "{:>32} {:8.0} /s    with {cores} cores to itself: {used:.3} ms of processor time each; {clients} clients shared them",
                 "server alone",
                 cores as f64 * 1e3 / used
             );
         }
+        println!("{:>32} {} MiB", "memory on the way", memory.join(", "));
     }
     let mut client = Client::new(&server.address)?;
     let mut times = Vec::new();

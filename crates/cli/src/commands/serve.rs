@@ -68,7 +68,7 @@ pub fn run(args: &ServeArgs, output: &Output) -> anyhow::Result<()> {
     let kept: OnceLock<Result<String, String>> = OnceLock::new();
     let scoreboard =
         move || kept.get_or_init(|| super::validate::scoreboard().map_err(|e| format!("{e:#}"))).clone();
-    let engine = Engine::new(Some(Arc::new(scoreboard)))?;
+    let engine = Engine::new(Some(Arc::new(scoreboard)))?.for_many();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
     let served = runtime.block_on(async {
         let server = Server::bind(config, engine).await.map_err(input_error)?;

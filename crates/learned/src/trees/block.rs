@@ -5,7 +5,6 @@
 //! list are often alike but for one size: they reach a few leaves, in runs.
 
 use super::{Features, LEAVES, MAX_FEATURES, Trees, Values};
-use std::cmp::Ordering;
 
 /// Rows of a block.
 const ROWS: usize = u64::BITS as usize;
@@ -101,18 +100,21 @@ impl Blocks {
             let thresholds = &self.thresholds[start..*end];
             let above = &mut above[start..*end];
             start = *end;
-            let value = |x: &Features| x[usize::from(*feature) % MAX_FEATURES];
-            let (mut last, mut place) = (f32::NAN, 0);
+            let value = |x: &Features| x[usize::from(*feature) % MAX_FEATURES].to_bits();
+            // Calls of a list differ in few features from the one before, or go to and fro: then the place is known.
+            let (mut last, mut place) = (f32::NAN.to_bits(), 0);
+            let mut before = (last, place);
             // Rows from the last that was marked on, all above as many thresholds.
             let (mut run, mut marked) = (all, false);
             for (row, x) in rows.iter().enumerate() {
-                // Calls of a list differ in few features from the one before: then the place is known.
                 let x = value(x);
-                if x.to_bits() == last.to_bits() {
+                if x == last {
                     continue;
                 }
+                let known = before;
+                before = (last, place);
                 last = x;
-                let now = near(thresholds, place, x);
+                let now = if x == known.0 { known.1 } else { exceeded(thresholds, f32::from_bits(x)) };
                 if now == place {
                     continue;
                 }
@@ -150,20 +152,8 @@ fn mark(above: &mut [u64], place: usize, rows: u64) {
     }
 }
 
-/// How many thresholds `x` exceeds, looked for near a place first.
-fn near(thresholds: &[f32], mut place: usize, x: f32) -> usize {
-    const NEAR: usize = 4;
-    for _ in 0..NEAR {
-        if thresholds.get(place).is_some_and(|t| x > *t) {
-            place += 1;
-        } else if place > 0
-            && thresholds.get(place - 1).is_none_or(|t| x.partial_cmp(t) != Some(Ordering::Greater))
-        {
-            place -= 1;
-        } else {
-            return place;
-        }
-    }
+/// How many thresholds `x` exceeds.
+fn exceeded(thresholds: &[f32], x: f32) -> usize {
     thresholds.partition_point(|t| x > *t)
 }
 

@@ -12,6 +12,7 @@ use preflop_kernels::conv::{self, Task, dtype_group};
 use preflop_kernels::conv_features::{Candidates, candidates_of, finish, shape_features};
 use preflop_kernels::{Machine, kernels_of, tensor_conv, traffic};
 use preflop_learned::choice::Guess;
+use preflop_learned::recall::Asked;
 use preflop_learned::trees::{Features, MAX_FEATURES};
 use preflop_ops::{Conv, Gemm, Op, OpCall, Pass};
 use preflop_units::Dtype;
@@ -52,8 +53,15 @@ impl TimeModel {
             Pass::Wgrad => 2,
             _ => 0,
         };
-        let chooser = self.fitted.chooser(pass, task.depthwise());
-        chooser.map_or_else(Vec::new, |c| c.guesses(shape))
+        let Some(chooser) = self.fitted.chooser(pass, task.depthwise()) else { return Vec::new() };
+        let Some(recall) = self.recall.as_ref().map(|r| &r.choosers) else { return chooser.guesses(shape) };
+        let asked = Asked::new(if task.depthwise() { 3 } else { pass }, shape);
+        if let Some(known) = recall.get(asked) {
+            return known.into_iter().flatten().collect();
+        }
+        let guesses = chooser.guesses(shape);
+        recall.keep(asked, std::array::from_fn(|i| guesses.get(i).copied()));
+        guesses
     }
 
     /// The kernels that a library may run for a convolution; nothing for other calls, and where closed forms alone speak.

@@ -10,6 +10,7 @@ use preflop_kernels::Machine;
 use preflop_kernels::conv::{ConvFamily, Task};
 use preflop_kernels::traffic::Levels;
 use preflop_learned::choice::Guess;
+use preflop_learned::recall::Asked;
 use preflop_learned::trees::{Features, Forest, Scratch};
 use preflop_ops::{Gemm, Op, OpCall};
 use preflop_units::dtype::Dtype;
@@ -131,24 +132,45 @@ pub(super) fn by_kind(calls: &[&OpCall]) -> Vec<usize> {
     order.into_iter().map(|(_, i)| i).collect()
 }
 
-/// What the trees say to each sketch: those who ask the same forest ask it together.
-fn learned(sketches: &[Option<&Sketch>], scratch: &mut Scratch) -> Vec<f64> {
-    let asked = |i: &usize| sketches[*i].and_then(|s| s.forest);
-    let place = |i: &usize| asked(i).map_or(0, |f| std::ptr::from_ref(f).addr());
-    let mut order: Vec<usize> = (0..sketches.len()).collect();
-    order.sort_by_key(place);
-    let mut out = vec![0.0; sketches.len()];
-    for group in order.chunk_by(|a, b| place(a) == place(b)) {
-        let Some(forest) = group.first().and_then(asked) else { continue };
-        let rows: Vec<&Features> = group.iter().filter_map(|i| Some(&sketches[*i]?.x)).collect();
-        for (i, answer) in group.iter().zip(forest.predict_many(&rows, scratch)) {
-            out[*i] = f64::from(answer);
-        }
-    }
-    out
-}
-
 impl TimeModel {
+    /// What the trees say to each sketch: those who ask the same forest ask it together.
+    fn learned(&self, sketches: &[Option<&Sketch>], scratch: &mut Scratch) -> Vec<f64> {
+        let asked = |i: &usize| sketches[*i].and_then(|s| s.forest);
+        let place = |i: &usize| asked(i).map_or(0, |f| std::ptr::from_ref(f).addr());
+        let mut order: Vec<usize> = (0..sketches.len()).collect();
+        order.sort_by_key(place);
+        let mut out = vec![0.0; sketches.len()];
+        for group in order.chunk_by(|a, b| place(a) == place(b)) {
+            let Some(forest) = group.first().and_then(asked) else { continue };
+            let rows: Vec<&Features> = group.iter().filter_map(|i| Some(&sketches[*i]?.x)).collect();
+            for (i, answer) in group.iter().zip(self.answers(forest, &rows, scratch)) {
+                out[*i] = f64::from(answer);
+            }
+        }
+        out
+    }
+
+    /// What a forest says to rows: what it said before, where that is known.
+    fn answers(&self, forest: &Forest, rows: &[&Features], scratch: &mut Scratch) -> Vec<f32> {
+        let Some(recall) = self.recall.as_ref().map(|r| &r.trees) else {
+            return forest.predict_many(rows, scratch);
+        };
+        // A forest stays where it is as long as the model lives.
+        let whom = std::ptr::from_ref(forest).addr();
+        let asked: Vec<Asked> = rows.iter().map(|x| Asked::new(whom, x)).collect();
+        let mut answers: Vec<Option<f32>> = asked.iter().map(|a| recall.get(*a)).collect();
+        let new = rows.iter().zip(&answers).filter(|(_, known)| known.is_none());
+        let new: Vec<&Features> = new.map(|(x, _)| *x).collect();
+        let mut said = forest.predict_many(&new, scratch).into_iter();
+        for (asked, answer) in asked.iter().zip(&mut answers).filter(|(_, known)| known.is_none()) {
+            *answer = said.next();
+            if let Some(answer) = answer {
+                recall.keep(*asked, *answer);
+            }
+        }
+        answers.into_iter().map(Option::unwrap_or_default).collect()
+    }
+
     /// The draft of one call.
     pub(super) fn draft(&self, call: &OpCall, gpu: &Gpu) -> Draft {
         let choice = self.choice(call, gpu);
@@ -173,7 +195,7 @@ impl TimeModel {
                 self.sketch(call, choice.as_ref(), [here.or(there), there], gpu)
             })
             .collect();
-        let answers = learned(&sketches.iter().map(Some).collect::<Vec<_>>(), scratch);
+        let answers = self.learned(&sketches.iter().map(Some).collect::<Vec<_>>(), scratch);
         sketches.into_iter().zip(answers).map(|(s, a)| s.finished(a, gpu)).collect()
     }
 
@@ -184,21 +206,31 @@ impl TimeModel {
         on: impl Fn(&Choice<'a>) -> Option<&'a Gpu>,
         scratch: &mut Scratch,
     ) -> Vec<Option<f64>> {
-        let sketches: Vec<Option<(Sketch, &Gpu)>> = choices
-            .iter()
-            .map(|c| {
-                let c = c.as_ref()?;
-                let gpu = on(c)?;
-                Some((self.gemm(&c.product()?, c.task.dtype, gpu), gpu))
-            })
-            .collect();
-        let asked: Vec<Option<&Sketch>> = sketches.iter().map(|s| s.as_ref().map(|s| &s.0)).collect();
-        let answers = learned(&asked, scratch);
-        sketches
-            .into_iter()
-            .zip(answers)
-            .map(|(s, a)| s.map(|(s, gpu)| s.finished(a, gpu).seconds()))
-            .collect()
+        let recall = self.recall.as_ref().map(|r| &r.products);
+        let mut seconds = vec![None; choices.len()];
+        let mut wanted: Vec<(usize, &Gpu, Option<Asked>)> = Vec::new();
+        let mut sketches: Vec<Sketch> = Vec::new();
+        for (i, choice) in choices.iter().enumerate() {
+            let Some(choice) = choice else { continue };
+            let (Some(gpu), Some(product)) = (on(choice), choice.product()) else { continue };
+            let kept = recall.is_some() && self.references.hold(gpu);
+            let asked =
+                kept.then(|| Asked::of(&(std::ptr::from_ref(gpu).addr(), &product, choice.task.dtype)));
+            seconds[i] = recall.zip(asked).and_then(|(recall, asked)| recall.get(asked));
+            if seconds[i].is_none() {
+                wanted.push((i, gpu, asked));
+                sketches.push(self.gemm(&product, choice.task.dtype, gpu));
+            }
+        }
+        let answers = self.learned(&sketches.iter().map(Some).collect::<Vec<_>>(), scratch);
+        for (((i, gpu, asked), sketch), answer) in wanted.into_iter().zip(sketches).zip(answers) {
+            let time = sketch.finished(answer, gpu).seconds();
+            seconds[i] = Some(time);
+            if let Some((recall, asked)) = recall.zip(asked) {
+                recall.keep(asked, time);
+            }
+        }
+        seconds
     }
 
     /// Seconds of a plain product, corrected.
