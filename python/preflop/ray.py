@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -140,7 +141,8 @@ def _compute(made: _core.Sweep, missing: list[int], args: tuple[Any, ...], addre
     ours = not ray.is_initialized()
     if ours:
         try:
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            # Without an address Ray would look for the last cluster of this machine, and wait for it where it has died.
+            ray.init(address=address or os.environ.get("RAY_ADDRESS") or "local", log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, ValueError, RuntimeError) as error:
             first = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise PreflopError(f"cannot join the Ray cluster `{address}`: {first}", "start one with `ray start --head`, or leave out the address") from None
