@@ -153,7 +153,7 @@ mod tests {
             let mut iteration = lower(&zoo::build(name, None, None).unwrap(), &options).unwrap();
             iteration.steps[0].name = "a \"name\" with\n\\ and \u{e9}".to_string();
             let p = model.predict_iteration(&iteration, &gpu);
-            let lines = lines(&iteration, &p, 1e3);
+            let lines = lines(&iteration, &p, 1e3, &gpu);
             let plain: Vec<OpLine> = lines.iter().map(OpLine::from).collect();
             assert!(plain.len() > 50 && plain.is_sorted_by(|a, b| a.time_us >= b.time_us), "{name}");
             assert_eq!(json(&lines).unwrap(), text(&plain).unwrap(), "{name}");

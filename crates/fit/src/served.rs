@@ -246,9 +246,8 @@ pub fn run(sets: &Sets, update: Option<&Path>) -> Result<()> {
         let mut left_out = Vec::new();
         for f in &fitted {
             let gpu = &gpus[f.gpu];
-            let others = kin(gpu.architecture).iter().filter(|a| **a != gpu.architecture);
-            let nearest =
-                others.filter_map(|a| fitted.iter().find(|o| gpus[o.gpu].architecture == *a)).next();
+            let mut others = kin(gpu.architecture).iter().filter(|a| **a != gpu.architecture);
+            let nearest = others.find_map(|a| fitted.iter().find(|o| gpus[o.gpu].architecture == *a));
             let outside = nearest.map(|o| o.carried(&own(f.gpu), &gpus));
             left_out.extend(outside);
             let said = outside.map_or("-".to_string(), |e| format!("{e:.1} %"));

@@ -15,11 +15,14 @@ const TREES: &[u8] = include_bytes!("../../data/fitted/served.bin");
 /// Constants of each kind of kernel (`prompt`, `token`, `experts.bf16`, ..) by generation.
 pub type Lists = BTreeMap<String, BTreeMap<String, Vec<f64>>>;
 
+/// A forest that is decoded when it is first asked.
+type Packed = (&'static [u8], OnceLock<Option<Forest>>);
+
 /// All that is known of a server's kernels.
 #[derive(Debug, Default)]
 pub struct Constants {
     lists: Lists,
-    forests: BTreeMap<String, (&'static [u8], OnceLock<Option<Forest>>)>,
+    forests: BTreeMap<String, Packed>,
 }
 
 #[derive(Deserialize)]
@@ -34,10 +37,11 @@ pub fn kin(generation: Architecture) -> &'static [Architecture] {
     use Architecture as A;
     match generation {
         A::Ampere => &[A::Ampere, A::Hopper, A::Ada, A::Blackwell],
-        A::Hopper => &[A::Hopper, A::Ampere, A::Ada, A::Blackwell],
         A::Ada => &[A::Ada, A::Hopper, A::Ampere, A::Blackwell],
         A::Blackwell => &[A::Blackwell, A::Hopper, A::Ampere, A::Ada],
-        A::Cdna1 | A::Cdna2 | A::Cdna3 | A::Other => &[A::Hopper, A::Ampere, A::Ada, A::Blackwell],
+        A::Hopper | A::Cdna1 | A::Cdna2 | A::Cdna3 | A::Other => {
+            &[A::Hopper, A::Ampere, A::Ada, A::Blackwell]
+        }
         _ => &[A::Ampere, A::Ada, A::Hopper, A::Blackwell],
     }
 }
@@ -53,9 +57,7 @@ pub fn write_trees(forests: &BTreeMap<String, Forest>) -> Vec<u8> {
     out
 }
 
-fn open_trees(
-    mut rest: &'static [u8],
-) -> Option<BTreeMap<String, (&'static [u8], OnceLock<Option<Forest>>)>> {
+fn open_trees(mut rest: &'static [u8]) -> Option<BTreeMap<String, Packed>> {
     let mut out = BTreeMap::new();
     while let Some((&long, after)) = rest.split_first() {
         let (name, after) = after.split_at_checked(long.into())?;
