@@ -262,8 +262,10 @@ mod tests {
         // 780 + 58 + 1320 + 3630 + 270 us = 6058 us
         assert!((HostModel::START.time(&work, 300.0).us() - 6058.0).abs() < 1e-6);
         // 1.15 x 6058 us and 400 us
-        let real = HostModel::START.in_real_jobs(1.0);
+        let real = HostModel::START.in_real_jobs(1.0, &preflop_gpu::catalog::find("h200").unwrap());
         assert!((real.time(&work, 300.0).us() - 7366.7).abs() < 1e-6);
+        let desktop = HostModel::START.in_real_jobs(1.0, &preflop_gpu::catalog::find("rtx-3090").unwrap());
+        assert!((desktop.time(&work, 300.0).us() - 6058.0).abs() < 1e-6);
     }
 
     #[test]
@@ -277,7 +279,8 @@ mod tests {
         let probe = Probe::parse(&text, "a").unwrap();
         assert!((probe.factor() - 2.0).abs() < 1e-12);
         let work = HostWork { forward_ops: 100, ..HostWork::default() };
-        let [one, two] = [1.0, 2.0].map(|f| HostModel::START.in_real_jobs(f).time(&work, 10.0).0);
+        let gpu = preflop_gpu::catalog::find("h200").unwrap();
+        let [one, two] = [1.0, 2.0].map(|f| HostModel::START.in_real_jobs(f, &gpu).time(&work, 10.0).0);
         assert!((two / one - 2.0).abs() < 1e-12);
     }
 
