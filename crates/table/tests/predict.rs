@@ -137,7 +137,7 @@ fn jobs_get_the_answers_of_the_library_with_cost_and_memory() {
 #[test]
 fn steps_of_generation_and_adapters_are_jobs_too() {
     let jobs = table(vec![
-        ("model", texts(&["gpt2", "gpt2", "gpt2", "gpt2", "gpt2", "gpt2", "resnet18"])),
+        ("model", texts(&["gpt2", "gpt2", "llama-1b", "gpt2", "gpt2", "llama-1b", "resnet18"])),
         ("mode", texts(&["prefill", "decode", "train", "decode", "infer", "infer", "decode"])),
         ("batch", Arc::new(Int64Array::from(vec![2; 7]))),
         ("seq", Arc::new(Int64Array::from(vec![Some(256), None, Some(256), Some(8), None, None, None]))),
@@ -146,7 +146,8 @@ fn steps_of_generation_and_adapters_are_jobs_too() {
     ]);
     let answers = ENGINE.predict(&jobs, &on("h200")).unwrap();
     let time = |stage: Stage, seq: Option<u64>, mode: Mode, precision: Precision, lora: Option<u64>| {
-        let mut graph = zoo::build_stage("gpt2", Some(2), seq, stage).unwrap();
+        let name = if lora.is_some() { "llama-1b" } else { "gpt2" };
+        let mut graph = zoo::build_stage(name, Some(2), seq, stage).unwrap();
         if let Some(rank) = lora {
             graph = graph.with_adapters(rank).unwrap();
         }
@@ -159,7 +160,7 @@ fn steps_of_generation_and_adapters_are_jobs_too() {
     let wanted = [
         time(Stage::Prefill, Some(256), Mode::Infer, Precision::Bf16, None),
         time(decode, None, Mode::Infer, Precision::Bf16, None),
-        time(Stage::Full, Some(256), Mode::Train, Precision::Fp32, Some(8)),
+        time(Stage::Full, Some(256), Mode::Train, Precision::default(), Some(8)),
     ];
     for (i, wanted) in wanted.into_iter().enumerate() {
         assert_eq!(error(&answers, i), None);
