@@ -83,8 +83,7 @@ def predict(
 
 
 def _mapped(ray: Any, dataset: Any, function: Any, args: tuple[Any, ...], batch_size: int, concurrency: int | None) -> Any:
-    # Tasks, not actors: a task of a lost node moves to another, an actor waits for a core in its place, which a smaller cluster may never
-    # have again. Workers stay alive between tasks, and with them the model.
+    # Tasks, not actors: Ray runs a lost node's tasks again on the others by itself. Workers stay alive between tasks, and with them the model.
     return dataset.map_batches(
         function,
         fn_args=args,
