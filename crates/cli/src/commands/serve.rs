@@ -71,12 +71,13 @@ pub fn run(args: &ServeArgs, output: &Output) -> anyhow::Result<()> {
     let engine = Engine::new(Some(Arc::new(scoreboard)))?.for_many();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
     let served = runtime.block_on(async {
+        let stop = stopped();
         let server = Server::bind(config, engine).await.map_err(input_error)?;
         announce(&server, output)?;
         if !args.no_open {
             open(&server.url());
         }
-        Ok(server.run(stopped()).await?)
+        Ok(server.run(stop).await?)
     });
     // Whatever still computes has nobody left to answer.
     runtime.shutdown_timeout(LAST_WORDS);
@@ -126,22 +127,29 @@ fn open(url: &str) {
         .spawn();
 }
 
-/// Ends when the user or the system says so.
-async fn stopped() {
-    let interrupt = async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
+/// Ends when the user or the system says so. Both are listened for from the call on, not from the first wait: whoever reads the address may say so at once.
+fn stopped() -> impl Future<Output = ()> {
     #[cfg(unix)]
     {
-        use tokio::signal::unix::{SignalKind, signal};
-        let Ok(mut terminate) = signal(SignalKind::terminate()) else { return interrupt.await };
-        tokio::select! {
-            () = interrupt => {}
-            _ = terminate.recv() => {}
+        use tokio::signal::unix::{Signal, SignalKind, signal};
+        async fn heard(signal: std::io::Result<Signal>) {
+            match signal {
+                Ok(mut signal) => drop(signal.recv().await),
+                Err(_) => std::future::pending().await,
+            }
+        }
+        let [interrupt, terminate] = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+        async {
+            tokio::select! {
+                () = heard(interrupt) => {}
+                () = heard(terminate) => {}
+            }
         }
     }
     #[cfg(not(unix))]
-    interrupt.await;
+    async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
 }
