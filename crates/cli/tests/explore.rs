@@ -101,7 +101,7 @@ fn what_cannot_be_searched_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     for (more, part) in [
         (&["--objective", "time"][..], "nothing varies"),
-        (&["--objective", "tme", "--vary", "clock=1,2"], "time"),
+        (&["--objective", "timex", "--vary", "clock=1,2"], "time"),
         (&["--objective", "time", "--vary", "clok=1,2"], "did you mean `clock`"),
         (&["--objective", "time", "--vary", "clock=1,2", "--vary", "clock=3"], "twice"),
         (&["--objective", "time", "--vary", "sm_count=2,3"], "no design"),
