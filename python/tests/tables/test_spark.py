@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pyarrow
+import pytest
 from pyspark.sql import SparkSession
 
 import preflop
 
 
-def answered(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """As in docs/sweeps.md."""
-    for batch in batches:
-        yield preflop.predict_table(batch, gpu="h200", threads=1)
+def test_spark_maps_batches(operators: pyarrow.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Workers take the first python3 of the path unless told.
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
 
+    # As in docs/sweeps.md; inside, so that it travels to the workers as it is, not as a name in a module that they lack.
+    def answered(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        for batch in batches:
+            yield preflop.predict_table(batch, gpu="h200", threads=1)
 
-def test_spark_maps_batches(operators: pyarrow.Table) -> None:
     many = pyarrow.concat_tables([operators] * 25).append_column("id", [list(range(100))])
     wanted = preflop.predict_table(many, gpu="h200")
     question = "op string, phase string, dtype string, shape string, id long"
