@@ -254,6 +254,12 @@ mod tests {
     use super::*;
     use preflop_core::gpu::catalog;
 
+    impl Token {
+        /// 2.1 GB of keys and values.
+        pub(in super::super) const LONG: Self =
+            Self { batch: 64.0, context: 8192.0, heads: 32.0, kv_heads: 8.0, head_dim: 128.0, kv_bytes: 2.0 };
+    }
+
     #[test]
     fn long_prompts_run_at_a_share_of_the_peak() {
         let gpu = catalog::find("h100-sxm").unwrap();
@@ -274,14 +280,7 @@ mod tests {
     #[test]
     fn long_contexts_run_at_the_bandwidth() {
         let gpu = catalog::find("h100-sxm").unwrap();
-        let a = Token {
-            batch: 64.0,
-            context: 8192.0,
-            heads: 32.0,
-            kv_heads: 8.0,
-            head_dim: 128.0,
-            kv_bytes: 2.0,
-        };
+        let a = Token::LONG;
         // 64 * 8 * 8192 * 128 * 2 * 2 bytes at 2.97 TB/s
         let least = 64.0 * 8.0 * 8192.0 * 128.0 * 4.0 / gpu.dram_sustained.0;
         let time = token(&a, &TOKEN_START, &gpu);
