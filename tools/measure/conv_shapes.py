@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Draws convolution shapes for cudnn_choice, with no GPU and no PyTorch: usage: conv_shapes.py COUNT SEED [fp32-nhwc] > shapes.txt
+"""Draws convolution shapes for cudnn_choice, with no GPU and no PyTorch: usage: conv_shapes.py COUNT SEED [fp32-nhwc|lines] > shapes.txt
 
 Half look like layers of networks, half are random; grouped, dilated, rectangular and large filters are drawn more
 often than networks have them, since the choice of engine is least regular there. Depthwise layers in fp32, tf32 and
 bf16 NCHW never reach cuDNN and are left out. With `fp32-nhwc` all are fp32 or tf32 in channels-last layout (as ConvNeXt
-has them), two fifths of them depthwise.
+has them), two fifths of them depthwise. With `lines` they are those of one dimension, as networks for sound and sequences have them: long, dilated,
+with wide filters and in groups.
 """
 import math
 import random
@@ -19,6 +20,27 @@ PHASES, FORMATS = {"fwd": 0, "dgrad": 1, "wgrad": 2}, {"fp32": 0, "tf32": 1, "fp
 
 def log_uniform(a, b):
     return max(1, round(math.exp(R.uniform(math.log(a), math.log(b)))))
+
+
+def line():
+    """A convolution over one dimension, which PyTorch runs as one over two of height 1."""
+    b = R.choice((1, 2, 4, 8, 16, 32)) if R.random() < .6 else log_uniform(1, 128)
+    w = R.choice((200, 400, 800, 1500, 3000, 8000, 16000, 64000)) if R.random() < .4 else log_uniform(8, 64000)
+    ci, co = (R.choice(WIDTHS), R.choice(WIDTHS)) if R.random() < .5 else (log_uniform(1, 1536), log_uniform(1, 1536))
+    s = R.choice((1, 2, 3, 3, 3, 4, 5, 7, 8, 9, 10, 11, 15, 16, 20, 25, 31, 32, 41, 63, 64, 128)) if R.random() < .85 else log_uniform(2, 256)
+    stride, dilation, groups = R.choice((1, 1, 1, 1, 2, 2, 4, 5, s)), 1, 1
+    if stride == 1 and 1 < s < 12 and R.random() < .35:
+        dilation = R.choice((2, 4, 8, 16, 32, 64, 128, 256, 512))
+    if R.random() < .3:
+        groups = R.choice((2, 4, 8, 16, 16, 32))
+        ci, co = (groups * (log_uniform(1, 96) if R.random() < .5 else R.choice((8, 16, 24, 32, 48, 64))) for _ in range(2))
+        co = ci if R.random() < .7 else co
+    pad = R.choice((s // 2 * dilation, s // 2 * dilation, 0))
+    out = (w + 2 * pad - dilation * (s - 1) - 1) // stride + 1
+    if out < 1 or 2 * b * out * co * (ci // groups) * s > 4e11 or b * max(ci * w, co * out) > 1.5e8:
+        return None
+    dtype = R.choice(("bf16", "bf16", "fp16", "tf32", "fp32"))
+    return PHASES[R.choice(("fwd", "fwd", "dgrad", "wgrad"))], FORMATS[dtype], b, ci, 1, w, co, 1, s, stride, 0, pad, dilation, groups, 0
 
 
 def draw():
@@ -72,7 +94,7 @@ def draw():
 def main():
     left = int(sys.argv[1])
     while left > 0:
-        c = draw()
+        c = line() if "lines" in sys.argv[3:] else draw()
         if c is not None:
             print(*c)
             left -= 1

@@ -281,6 +281,33 @@ simple("interpolate", "fwd", BOTH, 90, resized, resize("fwd"))
 simple("interpolate", "bwd", BOTH, 80, resized, resize("bwd"))
 
 
+def far():
+    """Maps resized by much, as segmentation does: pooled ones to all places, results to the image."""
+    b = RND.pick(1, 2, 4, 8, 16, 32)
+    if RND.flip(.4):
+        c, hw, out = RND.pick(64, 128, 256, 512), 1, RND.pick(8, 16, 24, 32, 48, 64, 96)
+    else:
+        c, hw = RND.pick(2, 19, 21, 64, 150, 256, RND.logi(1, 512)), RND.pick(12, 16, 24, 32, 48, 64, 96, 128)
+        out = hw * RND.pick(1, 2, 4, 4, 8, 8, 16)
+    return dict(b=b, c=c, area=hw * hw, n=out * out) if b * c * out ** 2 < 1.2e8 else None
+
+
+def resize_far(phase, last):
+    def make(dt, b, c, area, n):
+        hw, out = math.isqrt(area), math.isqrt(n)
+        x = rand(b, c, hw, hw, dt=dt).contiguous(memory_format=layout(last)).detach().requires_grad_(phase == "bwd")
+
+        def f():
+            return F.interpolate(x, (out, out), mode="bilinear", align_corners=False)
+        return (f, nbytes(x)) if phase == "fwd" else back(f(), x)
+    return make
+
+
+for phase in ("fwd", "bwd"):
+    simple("interpolate_bilinear", phase, BOTH, 60, far, resize_far(phase, False))
+    simple("interpolate_bilinear_last", phase, BOTH, 60, far, resize_far(phase, True))
+
+
 def resized_volume():
     b, c, d, h = RND.pick(1, 2, 4), RND.pick(1, 4, 32, 64, 128, 320), RND.pick(4, 8, 16, 32), RND.pick(7, 8, 16, 32, 64)
     return dict(b=b, c=c, depth=d, hw=h, scale=2, mode=RND.pick("nearest", "trilinear")) if b * c * d * h * h * 8 < 8e7 else None

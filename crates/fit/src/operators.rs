@@ -1,16 +1,18 @@
 //! The operators of the table: constants on two thirds of the measured rows, errors on the third that no fit sees.
 //!
-//! A row is held back by a hash of its text, so the third is the same in every run. `preflop-fit operators` fits and prints
-//! the errors of every operator of the file on its held-back rows; with `write` it writes `data/fitted/operators.toml`.
+//! A row is held back by a hash of its text, so the third is the same in every run. `preflop-fit operators` prints
+//! the errors of every operator of the file on its held-back rows; with `write` it fits the forms, writes `data/fitted/operators.toml` and judges
+//! the forms alone. Trees that learn what the forms leave out are part of the whole fit.
 
 use crate::data::{Measured, operators as read};
+use crate::samples::Sample;
 use crate::score::{Score, score};
 use crate::sets::Sets;
 use anyhow::{Context as _, Result};
 use preflop_core::gpu::Gpu;
-use preflop_core::kernels::listed::{TERMS, class, counts, form, terms};
+use preflop_core::kernels::listed::{TERMS, class, counts, forest, form, terms};
 use preflop_core::ops::{Op, OpCall};
-use preflop_core::time::TimeModel;
+use preflop_core::time::{TimeModel, listed_class, listed_form};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, BuildHasherDefault};
@@ -45,7 +47,7 @@ impl std::hash::Hasher for Fnv {
 }
 
 /// Is a call only for judging?
-fn held(call: &OpCall) -> bool {
+pub fn held(call: &OpCall) -> bool {
     let hash = BuildHasherDefault::<Fnv>::default().hash_one(format!("{call:?}"));
     // The low bits of a product are poor: the high ones decide.
     (hash >> 32).is_multiple_of(3)
@@ -109,6 +111,29 @@ fn spread(rows: &[([f64; TERMS], f64)], constants: &[f64; TERMS]) -> [f64; 2] {
     [(WIDER * at(0.05)).min(-least), (WIDER * at(0.95)).max(least)]
 }
 
+/// The rows to learn from, beside the form with the constants that ship.
+pub fn samples(sets: &Sets) -> Result<Vec<Sample>> {
+    let rows = read(sets, "operators")?;
+    let sample = |(group, m): (usize, &Measured)| {
+        let Op::Listed(o) = &m.call.op else { return None };
+        let (reference, x) = listed_form(o, &m.call, &sets.gpus[m.gpu]);
+        let class = listed_class(o);
+        let (forest, source) = (forest(o.kind), m.source);
+        Some(Sample {
+            x,
+            reference,
+            seconds: m.us * 1e-6,
+            forest,
+            class,
+            gpu: m.gpu,
+            group,
+            weight: 1.0,
+            source,
+        })
+    };
+    Ok(rows.iter().filter(|m| !held(&m.call)).enumerate().filter_map(sample).collect())
+}
+
 fn classes(rows: &[Measured], gpu: &Gpu) -> BTreeMap<String, Class> {
     let mut groups: BTreeMap<String, Vec<([f64; TERMS], f64)>> = BTreeMap::new();
     for m in rows.iter().filter(|m| !held(&m.call)) {
@@ -127,10 +152,15 @@ fn classes(rows: &[Measured], gpu: &Gpu) -> BTreeMap<String, Class> {
         .collect()
 }
 
-/// Microseconds of a call with their interval: by these classes, or as the model says that ships.
-fn judged(call: &OpCall, classes: &BTreeMap<String, Class>, model: &TimeModel, gpu: &Gpu) -> [f64; 3] {
+/// Microseconds of a call with their interval: by the forms of new classes alone, or as the model says that ships.
+fn judged(
+    call: &OpCall,
+    classes: Option<&BTreeMap<String, Class>>,
+    model: &TimeModel,
+    gpu: &Gpu,
+) -> [f64; 3] {
     if let Op::Listed(o) = &call.op
-        && let Some(c) = classes.get(&class(o, call))
+        && let Some(c) = classes.and_then(|all| all.get(&class(o, call)))
     {
         let us = form(&c.constants, &terms(&counts(o, call), gpu)) * 1e6;
         return [us, us * c.spread[0].exp(), us * c.spread[1].exp()];
@@ -152,7 +182,7 @@ pub fn report(sets: &Sets, write: bool) -> Result<()> {
     let mut by_name: BTreeMap<String, Vec<(&Measured, f64, bool)>> = BTreeMap::new();
     for m in &rows {
         let name = format!("{} {}", m.call.name(), m.call.pass.name());
-        let [us, low, high] = judged(&m.call, &classes, &model, gpu);
+        let [us, low, high] = judged(&m.call, write.then_some(&classes), &model, gpu);
         by_name.entry(name).or_default().push((m, us, (low..=high).contains(&m.us)));
     }
     let mut all: [Vec<(f64, f64)>; 2] = Default::default();

@@ -11,14 +11,15 @@ use crate::sets::Sets;
 use crate::unseen::LeftOut;
 use crate::write::{self, Files, Learned, Learner};
 use crate::{
-    attention, boards, choices, conv, deepbench, e2e, gemm, plain_conv, published, rnn, rows, stream, unseen,
+    attention, boards, choices, conv, deepbench, e2e, gemm, operators, plain_conv, published, rnn, rows,
+    stream, unseen,
 };
 use anyhow::Result;
 use preflop_core::gpu::Architecture;
 use preflop_core::kernels::conv::dtype_group;
 use preflop_core::kernels::{
-    attention as attention_form, conv_features, gemm as gemm_form, plain_conv as plain_conv_form,
-    rnn as rnn_form, rows as rows_form, stream as stream_form,
+    attention as attention_form, conv_features, gemm as gemm_form, listed as listed_kernels,
+    plain_conv as plain_conv_form, rnn as rnn_form, rows as rows_form, stream as stream_form,
 };
 use preflop_core::time::choice::Choosers;
 use preflop_core::time::conv_table::ConvForms;
@@ -108,6 +109,7 @@ impl<'a> Fit<'a> {
         fit.attention()?;
         fit.recurrent();
         fit.streams()?;
+        fit.listed()?;
         fit.convolutions(&products)?;
         fit.plain_convolutions()?;
         fit.host()?;
@@ -261,17 +263,32 @@ impl<'a> Fit<'a> {
         Ok(())
     }
 
+    /// What the forms of listed operators leave out. The third that is only for judging stays out; constants are those that ship.
+    fn listed(&mut self) -> Result<()> {
+        if !self.picks("listed") {
+            return Ok(());
+        }
+        let samples = operators::samples(self.sets)?;
+        let listed = Settings { min_leaf: 6, ..switching() };
+        self.learn(Learner::new("listed", samples, listed_kernels::FEATURES, listed));
+        Ok(())
+    }
+
     fn convolutions(&mut self, products: &TimeModel) -> Result<()> {
         if !self.picks("conv") {
             return Ok(());
         }
         let (sets, gpus) = (self.sets, &self.sets.gpus);
         let mut calls = self.measured.clone();
-        for name in ["conv", "conv_extra", "conv_listed", "conv_nhwc"] {
+        for name in ["conv", "conv_extra", "conv_listed", "conv_nhwc", "conv_lines"] {
             calls.extend(data::operators(sets, name)?);
         }
-        let random = choices::read(sets, &sets.own("conv_choice.txt.gz")?)?;
+        // Grouped, dilated and one-dimensional ones; the third that is only for judging stays out.
+        calls.extend(data::operators(sets, "operators")?.into_iter().filter(|m| !operators::held(&m.call)));
+        let mut random = choices::read(sets, &sets.own("conv_choice.txt.gz")?)?;
+        random.extend(choices::read(sets, &sets.own("conv_choice_lines.txt.gz")?)?);
         let mut asked = choices::read(sets, &sets.own("conv_choice_measured.txt.gz")?)?;
+        asked.extend(choices::read(sets, &sets.own("conv_choice_lines_measured.txt.gz")?)?);
         asked.extend(random.iter().copied());
         let named = choices::read_names(sets, &sets.own("conv_named.txt.gz")?)?;
         let (rows, variants) = conv::rows(&calls, &asked, &named);

@@ -76,9 +76,12 @@ pub struct Task {
 }
 
 impl Task {
-    /// The task of a call.
+    /// The task of a call. Along the one place of a line's height no stride or dilation means anything; they are written as along its width.
     pub fn new(conv: &Conv, pass: Pass, dtype: Dtype) -> Self {
-        let (conv, pass) = conv.plain(pass);
+        let (mut conv, pass) = conv.plain(pass);
+        if conv.h == 1 && conv.r == 1 && conv.pad[0] == 0 {
+            (conv.stride[0], conv.dilation[0]) = (conv.stride[1], conv.dilation[1]);
+        }
         Self { conv, pass, dtype }
     }
 

@@ -10,12 +10,16 @@
 
 mod ways;
 
+use crate::Machine;
+use crate::tile::{self, Constants, Product};
 use preflop_gpu::Gpu;
+use preflop_learned::trees::{Features, MAX_FEATURES};
 use preflop_ops::{Listed, ListedKind as K, OpCall, Pass};
 use preflop_units::dtype::Dtype;
 use preflop_units::math::Elementary as _;
 use ways::{
-    DIGITS, across, attention, by_index, over_lists, resize, scan, sort, sorted, top, transform, volume,
+    DIGITS, across, attention, by_index, over_lists, product_of, resize, scan, sort, sorted, top, transform,
+    volume,
 };
 
 /// Terms of the form.
@@ -162,7 +166,9 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
             Counts { launches, bytes, work, chain: c, blocks, turn: c, ..base }
         }
         K::Conv3d | K::Conv3dLast | K::ConvTranspose3d => volume(o, call),
-        K::ResizeNearest | K::ResizeBilinear | K::ResizeBicubic => resize(o, e, backward),
+        K::ResizeNearest | K::ResizeBilinear | K::ResizeBilinearLast | K::ResizeBicubic => {
+            resize(o, e, backward)
+        }
         K::SdpaCross | K::SdpaMask => attention(o, e, backward),
         K::BatchNormLine | K::BatchNormLineEval => {
             let n = a * b * c;
@@ -241,6 +247,78 @@ pub fn terms(counts: &Counts, gpu: &Gpu) -> [f64; TERMS] {
         turns * counts.turn / clock,
         counts.pieces / (sm * clock),
     ]
+}
+
+/// Places of the feature vector that a listed operator fills.
+pub const FEATURES: usize = 4 + 7 + TERMS + 3 + 5;
+
+/// The forest that knows what the form leaves out, by what the kernels do.
+pub fn forest(kind: K) -> &'static str {
+    match kind {
+        K::Conv3d | K::Conv3dLast | K::ConvTranspose3d => "listed/volumes",
+        K::Sort
+        | K::TopK
+        | K::KthValue
+        | K::ScatterAdd
+        | K::ScatterReduce
+        | K::IndexAdd
+        | K::Scatter
+        | K::IndexPut
+        | K::IndexPutAdd
+        | K::IndexSelect
+        | K::GatherDim
+        | K::GatherRows
+        | K::EmbeddingBag => "listed/places",
+        _ => "listed/others",
+    }
+}
+
+/// A convolution over volumes as a product in tiles: its time over that of the form, its waves, how full they are and its parts; zeros for the others.
+fn as_product(o: &Listed, call: &OpCall, time: f64, gpu: &Gpu) -> [f32; 5] {
+    if forest(o.kind) != "listed/volumes" {
+        return [0.0; 5];
+    }
+    let [m, n, k] = product_of(o, call.pass);
+    let [.., groups] = o.numbers();
+    let (element, batch) = (call.dtype.size(), groups);
+    let read = element * batch * (m * k + k * n);
+    let written = element * batch * m * n;
+    let product =
+        Product { batch, m, n, k, element, read, written, max_split: 32.0, min_part: 128.0, step: 32.0 };
+    let t = tile::best(&product, &Constants::START, &Machine::of(gpu, call.dtype));
+    let full = m * n * batch * t.split / (t.tiles * t.bm * t.bn);
+    [t.time / time, t.waves, full, t.split, k].map(|v| v.max(1e-30).binary_log() as f32)
+}
+
+/// What the correction looks at: sizes and their alignment, and which terms of the form count, with a class's constants.
+pub fn features(
+    o: &Listed,
+    call: &OpCall,
+    constants: &[f64; TERMS],
+    terms: &[f64; TERMS],
+    gpu: &Gpu,
+) -> Features {
+    /// Terms below this share of the time do not count.
+    const LEAST: f64 = 1e-4;
+    let mut x = [0.0f32; MAX_FEATURES];
+    let time = form(constants, terms).max(1e-12);
+    let log = |v: f64| v.max(1e-30).binary_log() as f32;
+    let tensor = if call.dtype == Dtype::Tf32 { 0.5 } else { 0.0 };
+    let first =
+        [log(time * 1e6), o.kind as u8 as f32, f32::from(call.pass as u8), call.dtype.size() as f32 + tensor];
+    let sizes = o.numbers();
+    let shares = constants.iter().zip(terms).map(|(c, t)| log((c * t / time).max(LEAST)));
+    let aligned = sizes.iter().take(3).map(|s| (*s as u64).trailing_zeros().min(6) as f32);
+    let values = first
+        .into_iter()
+        .chain(sizes.iter().map(|s| log(s.max(1.0))))
+        .chain(shares)
+        .chain(aligned)
+        .chain(as_product(o, call, time, gpu));
+    for (place, value) in x.iter_mut().zip(values) {
+        *place = value;
+    }
+    x
 }
 
 /// Seconds with a class's constants.

@@ -121,6 +121,7 @@ listed! {
     AvgPool3d, "avgpool3d", ["rows", "area", "k", "n"], Both, "Means over windows of volumes.";
     ResizeNearest, "interpolate_nearest", ["b", "c", "area", "n"], Both, "Maps resized from `area` to `n` places by the nearest one; measured backward.";
     ResizeBilinear, "interpolate_bilinear", ["b", "c", "area", "n"], Both, "The same, bilinear.";
+    ResizeBilinearLast, "interpolate_bilinear_last", ["b", "c", "area", "n"], Both, "The same with channels last in memory.";
     ResizeBicubic, "interpolate_bicubic", ["b", "c", "area", "n"], Both, "The same, bicubic.";
     SdpaCross, "sdpa_cross", ["b", "h", "s", "n", "d"], Both, "Fused attention of `s` queries to `n` keys, as many heads for both.";
     SdpaMask, "sdpa_mask", ["b", "h", "s", "n", "d", "m"], Both, "The same with a mask of `m` matrices added.";
@@ -215,7 +216,7 @@ impl Listed {
             K::FftR2c | K::FftC2r => 2.5 * a * b * b.max(2.0).binary_log(),
             K::Fft2C2c => 5.0 * a * b * c * (b * c).max(2.0).binary_log(),
             K::Fft2R2c => 2.5 * a * b * c * (b * c).max(2.0).binary_log(),
-            K::GridSample | K::ResizeBilinear => 8.0 * a * b * d,
+            K::GridSample | K::ResizeBilinear | K::ResizeBilinearLast => 8.0 * a * b * d,
             K::Resize3d => 16.0 * a * c,
             K::ResizeNearest => a * b * d,
             K::ResizeBicubic => 35.0 * a * b * d,
@@ -255,101 +256,98 @@ impl Listed {
         let [a, b, c, d, f, g, h] = self.numbers();
         let backward = pass != Pass::Fwd;
         let passes = if backward { 2.0 } else { 1.0 };
-        let (read, written) = match self.kind {
-            K::Sort | K::CumMax => (a * b * e, a * b * (e + INDEX)),
-            K::TopK => (a * b * e, a * c * (e + INDEX)),
-            K::KthValue | K::MaxRows => (a * b * e, a * (e + INDEX)),
-            K::VarMean | K::LogSumExp => (a * b * e, 2.0 * a * e),
-            K::Multinomial => (a * b * e, a * INDEX),
-            K::CumSum | K::Fft2R2c => (a * b * c * e, a * b * c * e),
-            K::SumInner => (a * b * c * e, a * c * e),
-            K::MaxInner => (a * b * c * e, a * c * (e + INDEX)),
-            K::SoftmaxInner | K::LogSoftmaxInner | K::BatchNormLine | K::BatchNormLineEval => {
-                (passes * a * b * c * e, a * b * c * e)
-            }
-            K::PRelu => (passes * a * b * c * e, passes * a * b * c * e),
-            K::CrossEntropy2d => (passes * a * b * c * e + a * c * INDEX, passes * a * b * c * e),
-            // Rows of the table that are touched are read and written with what is added.
-            K::ScatterAdd | K::ScatterReduce | K::IndexAdd | K::IndexPutAdd => {
-                let touched = c.min(a) * b * e;
-                (c * b * e + touched + c * INDEX, touched)
-            }
-            K::Scatter | K::IndexPut => (c * b * e + c * INDEX, c.min(a) * b * e),
-            K::IndexSelect | K::GatherDim => (c.min(a) * b * e + c * INDEX, c * b * e),
-            K::GatherRows => (a * c * (e + INDEX), a * c * e),
-            K::EmbeddingBag if backward => (c * b * e + c * d * INDEX, a * b * e),
-            K::EmbeddingBag => ((c * d).min(a) * b * e + c * d * INDEX, c * b * e),
-            K::NonZero => (a, 0.5 * a * INDEX),
-            K::MaskedSelect => (a * (1.0 + e), 0.5 * a * e),
-            K::Unique => (a * e, a * e),
-            K::BinCount => (a * INDEX, b * INDEX),
-            K::SearchSorted => (a * e + b * e, a * INDEX),
-            K::RandPerm => (0.0, a * INDEX),
-            K::FftC2c => (2.0 * a * b * e, 2.0 * a * b * e),
-            K::FftR2c | K::FftC2r => (a * b * e, a * b * e),
-            K::Fft2C2c => (2.0 * a * b * c * e, 2.0 * a * b * c * e),
-            K::GridSample | K::GridSampleNearest => {
-                let (maps, results, grid) = (a * b * c * e, a * b * d * e, 2.0 * a * d * e);
-                if backward {
-                    (maps + results + grid, maps + grid)
-                } else {
-                    (maps.min(4.0 * results) + grid, results)
+        let (read, written) =
+            match self.kind {
+                K::Sort | K::CumMax => (a * b * e, a * b * (e + INDEX)),
+                K::TopK => (a * b * e, a * c * (e + INDEX)),
+                K::KthValue | K::MaxRows => (a * b * e, a * (e + INDEX)),
+                K::VarMean | K::LogSumExp => (a * b * e, 2.0 * a * e),
+                K::Multinomial => (a * b * e, a * INDEX),
+                K::CumSum | K::Fft2R2c => (a * b * c * e, a * b * c * e),
+                K::SumInner => (a * b * c * e, a * c * e),
+                K::MaxInner => (a * b * c * e, a * c * (e + INDEX)),
+                K::SoftmaxInner | K::LogSoftmaxInner | K::BatchNormLine | K::BatchNormLineEval => {
+                    (passes * a * b * c * e, a * b * c * e)
                 }
-            }
-            K::Resize3d | K::Resize3dNearest | K::ReflectionPad => {
-                if backward {
-                    (a * c * e, a * b * e)
-                } else {
-                    (a * b * e, a * c * e)
+                K::PRelu => (passes * a * b * c * e, passes * a * b * c * e),
+                K::CrossEntropy2d => (passes * a * b * c * e + a * c * INDEX, passes * a * b * c * e),
+                // Rows of the table that are touched are read and written with what is added.
+                K::ScatterAdd | K::ScatterReduce | K::IndexAdd | K::IndexPutAdd => {
+                    let touched = c.min(a) * b * e;
+                    (c * b * e + touched + c * INDEX, touched)
                 }
-            }
-            K::ResizeNearest | K::ResizeBilinear | K::ResizeBicubic => {
-                if backward {
-                    (a * b * d * e, a * b * c * e)
-                } else {
-                    (a * b * c * e, a * b * d * e)
+                K::Scatter | K::IndexPut => (c * b * e + c * INDEX, c.min(a) * b * e),
+                K::IndexSelect | K::GatherDim => (c.min(a) * b * e + c * INDEX, c * b * e),
+                K::GatherRows => (a * c * (e + INDEX), a * c * e),
+                K::EmbeddingBag if backward => (c * b * e + c * d * INDEX, a * b * e),
+                K::EmbeddingBag => ((c * d).min(a) * b * e + c * d * INDEX, c * b * e),
+                K::NonZero => (a, 0.5 * a * INDEX),
+                K::MaskedSelect => (a * (1.0 + e), 0.5 * a * e),
+                K::Unique => (a * e, a * e),
+                K::BinCount => (a * INDEX, b * INDEX),
+                K::SearchSorted => (a * e + b * e, a * INDEX),
+                K::RandPerm => (0.0, a * INDEX),
+                K::FftC2c => (2.0 * a * b * e, 2.0 * a * b * e),
+                K::FftR2c | K::FftC2r => (a * b * e, a * b * e),
+                K::Fft2C2c => (2.0 * a * b * c * e, 2.0 * a * b * c * e),
+                K::GridSample | K::GridSampleNearest => {
+                    let (maps, results, grid) = (a * b * c * e, a * b * d * e, 2.0 * a * d * e);
+                    if backward {
+                        (maps + results + grid, maps + grid)
+                    } else {
+                        (maps.min(4.0 * results) + grid, results)
+                    }
                 }
-            }
-            K::SdpaCross | K::SdpaMask => {
-                let (queries, keys) = (a * b * c * f * e, a * b * d * f * e);
-                let mask = if self.kind == K::SdpaMask { g * c * d * e } else { 0.0 };
-                if backward {
-                    (3.0 * queries + 2.0 * keys + mask, queries + 2.0 * keys)
-                } else {
-                    (queries + 2.0 * keys + mask, queries)
+                K::Resize3d | K::Resize3dNearest | K::ReflectionPad => {
+                    if backward {
+                        (a * c * e, a * b * e)
+                    } else {
+                        (a * b * e, a * c * e)
+                    }
                 }
-            }
-            K::Unfold => (a * b * c * e, a * b * d * f * e),
-            K::Fold => (a * b * d * f * e, a * b * c * e),
-            K::MaxPool3d | K::AvgPool3d => {
-                let results = a * d * if self.kind == K::MaxPool3d { e + INDEX } else { e };
-                if backward { (results, a * b * e) } else { (a * b * e, results) }
-            }
-            K::CtcLoss => {
-                let (scores, paths) = (a * b * c * e, a * b * (2.0 * d + 1.0) * e);
-                if backward { (scores + paths, scores + paths) } else { (scores.min(paths), paths) }
-            }
-            K::CDist => (a * (b + c) * d * e, a * b * c * e),
-            K::WeightNorm => (passes * a * b * e, a * b * e),
-            K::LstmCell => (9.0 * a * b * e, 5.0 * a * b * e),
-            K::GruCell => (7.0 * a * b * e, 6.0 * a * b * e),
-            K::Cholesky | K::Inverse => (a * b * b * e, a * b * b * e),
-            K::Qr | K::Eigh | K::Svd => (a * b * b * e, 2.0 * a * b * b * e),
-            K::Solve | K::SolveTriangular => (a * b * (b + c) * e, a * b * c * e),
-            K::Conv3d | K::Conv3dLast | K::ConvTranspose3d => {
-                let (input, output, filter) = (a * b * d * e, a * c * f * e, b * c / h * g * e);
-                match pass {
-                    Pass::Dgrad => (output + filter, input),
-                    Pass::Wgrad => (output + input, filter),
-                    _ => (input + filter, output),
+                K::ResizeNearest | K::ResizeBilinear | K::ResizeBilinearLast | K::ResizeBicubic => {
+                    if backward { (a * b * d * e, a * b * c * e) } else { (a * b * c * e, a * b * d * e) }
                 }
-            }
-            // Optimizers work in fp32.
-            K::ForeachMul => (4.0 * a, 4.0 * a),
-            K::ForeachNorm => (4.0 * a, 4.0 * b),
-            K::SgdFused | K::RmspropForeach | K::AdagradForeach => (12.0 * a, 8.0 * a),
-            K::AmsgradForeach => (20.0 * a, 16.0 * a),
-        };
+                K::SdpaCross | K::SdpaMask => {
+                    let (queries, keys) = (a * b * c * f * e, a * b * d * f * e);
+                    let mask = if self.kind == K::SdpaMask { g * c * d * e } else { 0.0 };
+                    if backward {
+                        (3.0 * queries + 2.0 * keys + mask, queries + 2.0 * keys)
+                    } else {
+                        (queries + 2.0 * keys + mask, queries)
+                    }
+                }
+                K::Unfold => (a * b * c * e, a * b * d * f * e),
+                K::Fold => (a * b * d * f * e, a * b * c * e),
+                K::MaxPool3d | K::AvgPool3d => {
+                    let results = a * d * if self.kind == K::MaxPool3d { e + INDEX } else { e };
+                    if backward { (results, a * b * e) } else { (a * b * e, results) }
+                }
+                K::CtcLoss => {
+                    let (scores, paths) = (a * b * c * e, a * b * (2.0 * d + 1.0) * e);
+                    if backward { (scores + paths, scores + paths) } else { (scores.min(paths), paths) }
+                }
+                K::CDist => (a * (b + c) * d * e, a * b * c * e),
+                K::WeightNorm => (passes * a * b * e, a * b * e),
+                K::LstmCell => (9.0 * a * b * e, 5.0 * a * b * e),
+                K::GruCell => (7.0 * a * b * e, 6.0 * a * b * e),
+                K::Cholesky | K::Inverse => (a * b * b * e, a * b * b * e),
+                K::Qr | K::Eigh | K::Svd => (a * b * b * e, 2.0 * a * b * b * e),
+                K::Solve | K::SolveTriangular => (a * b * (b + c) * e, a * b * c * e),
+                K::Conv3d | K::Conv3dLast | K::ConvTranspose3d => {
+                    let (input, output, filter) = (a * b * d * e, a * c * f * e, b * c / h * g * e);
+                    match pass {
+                        Pass::Dgrad => (output + filter, input),
+                        Pass::Wgrad => (output + input, filter),
+                        _ => (input + filter, output),
+                    }
+                }
+                // Optimizers work in fp32.
+                K::ForeachMul => (4.0 * a, 4.0 * a),
+                K::ForeachNorm => (4.0 * a, 4.0 * b),
+                K::SgdFused | K::RmspropForeach | K::AdagradForeach => (12.0 * a, 8.0 * a),
+                K::AmsgradForeach => (20.0 * a, 16.0 * a),
+            };
         Traffic { read: Bytes(read), written: Bytes(written) }
     }
 

@@ -273,6 +273,11 @@ impl Fitted {
         self.intervals.iter().map(|(k, v)| (k.as_ref(), *v))
     }
 
+    /// The interval of a class on a measured GPU, where it has one.
+    pub fn interval_of(&self, class: &str) -> Option<LogInterval> {
+        find(&self.intervals, class).copied()
+    }
+
     /// The interval of a class on a measured GPU, or of its family, or unknown.
     pub fn interval(&self, class: &str, family: &str) -> LogInterval {
         let found = find(&self.intervals, class).or_else(|| find(&self.intervals, family));

@@ -11,6 +11,6 @@ pub mod stack;
 
 pub use correction::Correction;
 pub use evidence::{Evidence, Library, Nearness};
-pub use model::{KernelForm, TimeModel};
+pub use model::{KernelForm, TimeModel, listed_class, listed_form};
 pub use operator::{Bound, OpPrediction};
 pub use stack::Stack;

@@ -16,6 +16,7 @@ mod stream_time;
 pub use autotuning::Algorithm;
 pub use expert::plain_as_measured;
 pub use form::KernelForm;
+pub use listed::{listed_class, listed_form};
 
 use super::boards::Boards;
 use super::conv_table::ConvForms;

@@ -194,17 +194,13 @@ pub(super) fn transform(o: &Listed, e: f64) -> Counts {
     Counts { launches, bytes: 2.0 * n * e * launches, work: n * stages, chain: stages, turn: b, ..base }
 }
 
-/// A convolution over volumes as a product of `m` x `n` over `k`, in tiles of 128 x 64.
-pub(super) fn volume(o: &Listed, call: &OpCall) -> Counts {
-    /// Channels of tensor-core kernels come in so many bytes; others take kernels that are many times slower.
-    const ALIGNED: f64 = 16.0;
-    const TILE: [f64; 2] = [128.0, 64.0];
+/// The product that a convolution over volumes is: rows, columns and length of the sums, for each group.
+pub(super) fn product_of(o: &Listed, pass: Pass) -> [f64; 3] {
     let [batch, ci, co, inputs, outputs, window, groups] = o.numbers();
-    let (pass, e) = (call.pass, call.dtype.size());
     let (narrow, wide) = (ci / groups, co / groups);
     // A transposed convolution is the data gradient of a plain one, and the other way round.
     let gathers = (pass == Pass::Dgrad) != (o.kind == K::ConvTranspose3d);
-    let [m, n, k] = match (pass, gathers) {
+    match (pass, gathers) {
         (Pass::Wgrad, _) => [wide, narrow * window, batch * outputs.min(inputs)],
         (Pass::Dgrad, false) => [batch * outputs.min(inputs), narrow, wide * window],
         (_, false) => [batch * outputs.min(inputs), wide, narrow * window],
@@ -213,7 +209,18 @@ pub(super) fn volume(o: &Listed, call: &OpCall) -> Counts {
             let (results, sum) = if pass == Pass::Dgrad { (narrow, wide) } else { (wide, narrow) };
             [batch * places, results, sum * (window * from / places).max(1.0)]
         }
-    };
+    }
+}
+
+/// A convolution over volumes as a product of `m` x `n` over `k`, in tiles of 128 x 64.
+pub(super) fn volume(o: &Listed, call: &OpCall) -> Counts {
+    /// Channels of tensor-core kernels come in so many bytes; others take kernels that are many times slower.
+    const ALIGNED: f64 = 16.0;
+    const TILE: [f64; 2] = [128.0, 64.0];
+    let [batch, ci, co, inputs, outputs, window, groups] = o.numbers();
+    let (pass, e) = (call.pass, call.dtype.size());
+    let (narrow, wide) = (ci / groups, co / groups);
+    let [m, n, k] = product_of(o, pass);
     let tiles = (m / TILE[0]).ceil() * (n / TILE[1]).ceil() * groups;
     let bytes = (batch * ci * inputs + batch * co * outputs + ci * co / groups * window) * e;
     let (blocks, turn) = if pass == Pass::Wgrad { (1.0, 0.0) } else { (tiles, k) };
@@ -232,6 +239,8 @@ pub(super) fn volume(o: &Listed, call: &OpCall) -> Counts {
 
 /// Resizing of maps. Backward adds every place of the result to its sources, those that share one after the other.
 pub(super) fn resize(o: &Listed, e: f64, backward: bool) -> Counts {
+    /// Adders to one place from which more do not wait longer each.
+    const CROWD: f64 = 3000.0;
     let [b, c, area, places, ..] = o.numbers();
     let shared = (places / area).max(1.0);
     let (all, bytes) = (b * c * places, b * c * (area + places) * e);
@@ -249,7 +258,13 @@ pub(super) fn resize(o: &Listed, e: f64, backward: bool) -> Counts {
             let steps = b * shared;
             Counts { launches: 2.0, chain: steps, blocks: c * area / 512.0, turn: steps, ..base }
         }
-        _ if backward => Counts { launches: 2.0, chain: shared, pieces: all * shared.sqrt(), ..base },
+        // Every place adds to those it was made of; adders to one place wait for each other, up to a crowd.
+        _ if backward => {
+            let waiting = shared / (1.0 + shared / CROWD);
+            Counts { launches: 2.0, chain: shared, pieces: all * waiting, ..base }
+        }
+        // A thread takes one value.
+        K::ResizeBilinearLast => base,
         _ => Counts { chain: b * c, blocks: places / 256.0, turn: b * c, ..base },
     }
 }

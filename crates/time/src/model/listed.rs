@@ -5,9 +5,9 @@ use super::{LogInterval, TimeModel};
 use crate::evidence::{Evidence, Library};
 use crate::operator::Bound;
 use preflop_gpu::Gpu;
-use preflop_kernels::listed::{GENERIC, TERMS, class, counts, form, terms};
+use preflop_kernels::listed::{GENERIC, TERMS, class, counts, features, forest, form, terms};
 use preflop_kernels::traffic;
-use preflop_learned::trees::MAX_FEATURES;
+use preflop_learned::trees::Features;
 use preflop_ops::{Listed, OpCall};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -52,6 +52,18 @@ fn constants(key: &str) -> ([f64; TERMS], LogInterval) {
     })
 }
 
+/// Seconds of a listed operator on a GPU by its form alone, and what the correction looks at.
+pub fn listed_form(o: &Listed, call: &OpCall, gpu: &Gpu) -> (f64, Features) {
+    let (constants, _) = constants(&class(o, call));
+    let terms = terms(&counts(o, call), gpu);
+    (form(&constants, &terms), features(o, call, &constants, &terms, gpu))
+}
+
+/// Class of the interval of a listed operator.
+pub fn listed_class(o: &Listed) -> String {
+    format!("listed/{}", o.kind.name())
+}
+
 impl TimeModel {
     pub(super) fn listed<'a>(&'a self, o: &Listed, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
         let (constants, own) = constants(&class(o, call));
@@ -66,16 +78,19 @@ impl TimeModel {
             (part(3) + part(6), Bound::Compute),
         ];
         let largest = parts.into_iter().fold((0.0, Bound::Latency), |a, b| if b.0 > a.0 { b } else { a });
+        let (at, x) = listed_form(o, call, reference);
+        let own = self.fitted.interval_of(&listed_class(o)).unwrap_or(own);
         let draft = Draft {
             reference: form(&constants, &here),
-            at: form(&constants, &terms(&counts, reference)),
+            at,
             correction: 0.0,
             interval: self.on(own, call.family().name(), nearness),
             bound: largest.1,
             levels: traffic::streaming(call.traffic(), gpu),
             launches: counts.launches.round().max(1.0),
         };
-        Sketch { draft, forest: None, x: [0.0; MAX_FEATURES], then: Then::trusted(0.0, 1.0) }
+        let forest = self.fitted.forest(forest(o.kind));
+        Sketch { draft, forest, x, then: Then::trusted(Self::trust(gpu, nearness), 1.0) }
     }
 }
 

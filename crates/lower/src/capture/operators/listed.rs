@@ -247,15 +247,19 @@ fn maps(name: &str, call: &Call<'_>) -> Option<OpCall> {
             Some(of(kind, &[rows, area, places], pass, small.dtype))
         }
         "upsample_bicubic2d" | "upsample_bilinear2d" | "upsample_nearest2d" => {
+            let (small, large) =
+                if backward { (call.output(0)?, call.tensor(0)?) } else { (input, call.output(0)?) };
+            let last = if backward { large } else { small }.is_channels_last();
             let kind = match stem {
+                // A copy.
+                _ if small.sizes == large.sizes => return None,
                 "upsample_bicubic2d" => K::ResizeBicubic,
+                "upsample_bilinear2d" if last => K::ResizeBilinearLast,
                 // The forward of these has a model of its own.
                 _ if !backward => return None,
                 "upsample_bilinear2d" => K::ResizeBilinear,
                 _ => K::ResizeNearest,
             };
-            let (small, large) =
-                if backward { (call.output(0)?, call.tensor(0)?) } else { (input, call.output(0)?) };
             let ([_, area], [_, places]) = (spread(small, 2)?, spread(large, 2)?);
             let (b, c) = (*small.sizes.first()?, *small.sizes.get(1)?);
             Some(of(kind, &[b, c, area, places], pass, small.dtype))

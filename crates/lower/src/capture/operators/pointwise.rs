@@ -222,6 +222,13 @@ fn copy(name: &str, call: &Call<'_>) -> Option<Vec<OpCall>> {
 fn cat(call: &Call<'_>) -> Option<Vec<OpCall>> {
     let y = call.output(0)?;
     let dim = call.dimension(1, y.sizes.len(), 0);
+    if let (1, [batch, channels, h, w]) = (dim, y.sizes)
+        && call.list(0).iter().all(Tensor::is_channels_last)
+    {
+        // Joined along the channels, which lie together.
+        let op = Movement { kind: MovementKind::Cat, rows: batch * h * w, cols: (channels / 2).max(1) };
+        return Some(vec![OpCall::fwd(Op::Movement(op), y.dtype)]);
+    }
     let rows: u64 = y.sizes.get(..dim)?.iter().product();
     let cols = (y.sizes.get(dim..)?.iter().product::<u64>() / 2).max(1);
     let whole = call.list(0).iter().all(Tensor::is_contiguous);
