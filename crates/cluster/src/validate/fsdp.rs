@@ -7,8 +7,8 @@ use crate::model::{Attention, Norm, Stack, Transformer};
 use crate::rank::{Aged, Busy, CoreTimes, OperatorTimes as _};
 use crate::strategy::{Fsdp, Recompute, Strategy};
 use crate::{Cluster, ClusterError};
-use preflop_core::Dtype;
 use preflop_core::time::TimeModel;
+use preflop_core::{Dtype, Gpu};
 use serde::Deserialize;
 
 /// A row of `fsdp_mpt.csv`.
@@ -185,6 +185,43 @@ pub fn fit(rows: &[&Ready], collectives: &Collectives) -> Era {
     era(&descent::minimise(&error, &[1.3, 1.0, 0.1], &limits, 16))
 }
 
+/// Each GPU left out of the factors by turns, with whether the rest has one of its generation; nothing where all rows have one GPU.
+///
+/// An attention kernel written for an older generation runs at the rate of that generation's instructions: today's gain of a newer one is in its
+/// factor, less what more SMs and a faster clock give to any kernel.
+pub fn left_out_gpus(rows: &[Ready], collectives: &Collectives) -> Vec<(bool, Pair)> {
+    let mut names: Vec<&str> = rows.iter().map(|r| r.row.gpu.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut out = Vec::new();
+    for name in names {
+        let (own, rest): (Vec<&Ready>, Vec<&Ready>) = rows.iter().partition(|r| r.row.gpu == name);
+        let Some(gpu) = own.first().map(|r| &r.cluster.node.gpu) else { continue };
+        let like = |r: &&Ready| r.cluster.node.gpu.architecture == gpu.architecture;
+        // Rows of its own generation say more; newer ones than the GPU say nothing about its year.
+        let mut train: Vec<&Ready> = rest.iter().copied().filter(like).collect();
+        let same = !train.is_empty();
+        if !same {
+            train = rest
+                .iter()
+                .copied()
+                .filter(|r| r.cluster.node.gpu.release_year <= gpu.release_year)
+                .collect();
+        }
+        let Some(from) = train.first().map(|r| &r.cluster.node.gpu) else { continue };
+        let era = fit(&train, collectives);
+        let peaks = gpu.peak(Dtype::Bf16).0 / from.peak(Dtype::Bf16).0;
+        let any = |g: &Gpu| f64::from(g.sm_count) * g.boost_clock.0;
+        let newer = if same { 1.0 } else { (peaks / (any(gpu) / any(from))).max(1.0) };
+        let era = Era { attention: era.attention * newer, ..era };
+        out.extend(own.iter().map(|r| {
+            let pair = r.pair(era, collectives);
+            (same, Pair { system: format!("{} {}", r.row.gpu, r.row.model), ..pair })
+        }));
+    }
+    out
+}
+
 /// Each model left out of the factors by turns.
 pub fn left_out_models(rows: &[Ready], collectives: &Collectives) -> Vec<Pair> {
     let mut names: Vec<&str> = rows.iter().map(|r| r.row.model.as_str()).collect();
@@ -196,5 +233,7 @@ pub fn left_out_models(rows: &[Ready], collectives: &Collectives) -> Vec<Pair> {
         let era = fit(&rest, collectives);
         out.extend(own.iter().map(|r| r.pair(era, collectives)));
     }
+    // Kernels of that year are known from these runs alone, so their own left-out errors say how well.
+    super::cross_intervals(&mut out);
     out
 }
