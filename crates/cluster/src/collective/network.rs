@@ -137,6 +137,21 @@ mod tests {
     }
 
     #[test]
+    fn two_nodes_exceed_their_adapters_only_where_switches_sum() {
+        let bus = |name: &str| {
+            let cluster = Cluster::named(name).unwrap();
+            let group = Group { gpus: 16, per_node: 8 };
+            let p = Collectives::embedded().predict(Kind::AllReduce, group, 8e9, &cluster);
+            p.bus / cluster.network().0
+        };
+        // Measured: 0.94 on two DGX A100 (4 GB), 1.19 on two machines with H100 (8 GB).
+        assert!((bus("dgx-a100x2") - 0.94).abs() < 0.05, "{}", bus("dgx-a100x2"));
+        assert!((bus("aws-p5x2") - 1.19).abs() < 0.05, "{}", bus("aws-p5x2"));
+        // Half the adapters, half the rate: nothing inside binds.
+        assert!(bus("aws-p4d-24xlargex2") < 1.0);
+    }
+
+    #[test]
     fn an_oversubscribed_spine_is_slower() {
         let full = Cluster::named("dgx-h100x8").unwrap();
         let mut half = full.clone();

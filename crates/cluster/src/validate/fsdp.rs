@@ -237,3 +237,48 @@ pub fn left_out_models(rows: &[Ready], collectives: &Collectives) -> Vec<Pair> {
     super::cross_intervals(&mut out);
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_left_out_takes_the_kernels_of_its_generation_or_of_the_one_before() {
+        let time_model = TimeModel::embedded();
+        let collectives = Collectives::embedded();
+        let row = |gpu: &str, model: &str, gpus: u64| Row {
+            model: model.to_string(),
+            sequence_tokens: 2048,
+            gpus,
+            gpu: gpu.to_string(),
+            microbatchsize: 2,
+            gradaccum: 1,
+            globalbatchsize: 2 * gpus,
+            tokens_per_s: 1.0,
+            activation_checkpointing: "True".to_string(),
+        };
+        let era = Era { attention: 1.8, pointwise: 1.2, contention: 0.5 };
+        let mut rows = Vec::new();
+        for gpu in ["a100_40gb", "a100_80gb", "h100_80gb"] {
+            for (model, gpus) in [("1b", 8), ("3b", 8), ("7b", 64), ("13b", 64)] {
+                rows.push(row(gpu, model, gpus));
+            }
+        }
+        // Throughput as kernels of one year would give it on all three.
+        let seconds: Vec<f64> =
+            ready(&rows, &time_model).unwrap().iter().map(|r| r.pair(era, &collectives).predicted).collect();
+        for (row, seconds) in rows.iter_mut().zip(seconds) {
+            row.tokens_per_s = (row.globalbatchsize * row.sequence_tokens) as f64 / seconds;
+        }
+        let out = left_out_gpus(&ready(&rows, &time_model).unwrap(), &collectives);
+        assert_eq!(out.len(), 12);
+        for (same, pair) in &out {
+            assert_eq!(*same, pair.system.starts_with("a100"), "{}", pair.system);
+            // Its own generation is recovered; on the next one the old attention kernel is expected to be slower than this.
+            let error = pair.predicted / pair.measured - 1.0;
+            assert!(if *same { error.abs() < 0.02 } else { error > -0.02 }, "{} {error}", pair.system);
+        }
+        let one: Vec<Row> = rows.into_iter().filter(|r| r.gpu == "a100_40gb").collect();
+        assert!(left_out_gpus(&ready(&one, &time_model).unwrap(), &collectives).is_empty());
+    }
+}
