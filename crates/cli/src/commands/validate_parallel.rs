@@ -109,6 +109,12 @@ impl Board {
             "plan picked on one node, {} cases: {mean:.1} % slower than the best on the mean (bar 3 %)",
             few.len()
         ));
+        let all =
+            100.0 * runs.picks.iter().map(|(_, loss, _)| loss).sum::<f64>() / runs.picks.len().max(1) as f64;
+        self.notes.push(format!(
+            "plan picked, all {} cases: {all:.1} % slower than the best on the mean (bar 3 %)",
+            runs.picks.len()
+        ));
         let h = runs.host;
         self.notes.push(format!(
             "host of Megatron-DeepSpeed 2022, fitted on all rows of one node: {:.2} ms forward and {:.2} ms backward of a layer, {:.2} ms a microbatch, {:.2} ms an iteration",
