@@ -92,7 +92,7 @@ impl Board {
     fn megatron(&mut self, folder: &Path, time_model: &TimeModel, model: &Collectives) -> anyhow::Result<()> {
         let runs = megatron::runs(&rows::<megatron::Row>(folder, "megatron_3d.csv")?, time_model, model)?;
         self.add("TP x DP x PP, one node", "model (host constants)", &runs.one_node, Some(7.0));
-        self.add("TP x DP x PP, 256 GPUs", "all rows but a rate of waiting", &runs.many_nodes, Some(6.0));
+        self.add("TP x DP x PP, 256 GPUs", "none: choices were made on these", &runs.many_nodes, Some(6.0));
         let selene =
             megatron::selene(&rows::<megatron::Selene>(folder, "megatron_selene.csv")?, time_model, model)?;
         self.add("GPT 22B and 175B, sequence parallel", "all rows", &selene, Some(3.0));
