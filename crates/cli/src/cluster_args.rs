@@ -215,21 +215,28 @@ fn cluster_file(path: &str) -> anyhow::Result<Cluster> {
         return Ok(Cluster::of(node_file(path)?, 1));
     }
     let file = ClusterFile::parse(&text, path)?;
-    let kind = file.node_type().to_string();
-    let node = if is_path(&kind) {
-        // A path in a file is meant from where the file is, or from here.
-        let beside = Path::new(path).parent().map(|p| p.join(&kind)).filter(|p| p.is_file());
-        node_file(&beside.map_or(kind, |p| p.to_string_lossy().into_owned()))?
-    } else {
-        node::catalog::need(&kind)?
-    };
-    Ok(file.complete(node))
+    let nodes = file.node_types().map(|kind| node_of_type(kind, path)).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(file.complete(nodes, path)?)
+}
+
+/// A node that a cluster file names: of the catalogue, or a file beside it.
+fn node_of_type(kind: &str, cluster_file: &str) -> anyhow::Result<Node> {
+    if !is_path(kind) {
+        return Ok(node::catalog::need(kind)?);
+    }
+    // A path in a file is meant from where the file is, or from here.
+    let beside = Path::new(cluster_file).parent().map(|p| p.join(kind)).filter(|p| p.is_file());
+    node_file(&beside.map_or_else(|| kind.to_string(), |p| p.to_string_lossy().into_owned()))
 }
 
 /// Dollars of all GPUs for one hour with where that comes from, if known.
 pub fn price(cluster: &Cluster) -> Option<(f64, String)> {
     if let Some((node, source)) = &cluster.node_hour_usd {
         return Some((node * cluster.count as f64, source.clone()));
+    }
+    if !cluster.kinds.is_empty() {
+        // The price of one of its kinds is not the price of all: the file has to say it.
+        return None;
     }
     let quote = Catalogue::embedded().ok()?.quote(&cluster.node.gpu.name, Pricing::OnDemand)?;
     let source = format!("{} on {}, on demand, per GPU", quote.source, quote.date);

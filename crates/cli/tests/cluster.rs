@@ -206,3 +206,199 @@ fn cluster_and_node_files_are_read_with_their_own_paths() {
     assert!(events["traceEvents"].as_array().unwrap().len() > 32);
     assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));
 }
+
+/// Does a value have the shape that a schema of `docs/schemas` says? Types, names that must be there, and least values: all that they use.
+fn matches(value: &Value, schema: &Value, at: &str) {
+    let is = |name: &str| match name {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        "null" => value.is_null(),
+        other => panic!("{at}: type `{other}`"),
+    };
+    let types = match &schema["type"] {
+        Value::Array(names) => names.clone(),
+        one => vec![one.clone()],
+    };
+    assert!(types.iter().any(|t| is(t.as_str().unwrap())), "{at}: {value} is not {types:?}");
+    if let Some(least) = schema["minimum"].as_f64() {
+        assert!(value.as_f64().is_none_or(|v| v >= least), "{at}: {value}");
+    }
+    for name in schema["required"].as_array().into_iter().flatten().filter(|_| value.is_object()) {
+        let name = name.as_str().unwrap();
+        assert!(value.get(name).is_some(), "{at}: no `{name}`");
+    }
+    for (name, inner) in value.as_object().into_iter().flatten() {
+        let known = &schema["properties"][name];
+        assert!(known.is_object(), "{at}: `{name}` is not in the schema");
+        matches(inner, known, &format!("{at}.{name}"));
+    }
+    if schema["items"].is_object() {
+        for (i, item) in value.as_array().into_iter().flatten().enumerate() {
+            matches(item, &schema["items"], &format!("{at}[{i}]"));
+        }
+    }
+}
+
+#[test]
+fn answers_have_the_shape_of_their_schemas() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log.txt");
+    std::fs::write(&log, "1048576 262144 float sum -1 900.0 1.2 2.0 0 910.0 1.2 2.0 0\n").unwrap();
+    let log = log.to_string_lossy().into_owned();
+    let sharded = ["predict", "llama-3-8b", "--cluster", "dgx-h100x4", "--tp", "2", "--global-batch", "64"];
+    let deep = [&sharded[..], &["--pp", "2", "--cp", "2", "--zero", "1"]].concat();
+    let full = [&sharded[..], &["--fsdp"]].concat();
+    for (schema, args) in [
+        ("cluster_list", &["cluster", "list"][..]),
+        ("cluster_show", &["cluster", "show", "dgx-h100x4"]),
+        ("cluster_show", &["cluster", "show", "8xrtx-4090"]),
+        ("cluster_diff", &["cluster", "diff", "dgx-a100", "dgx-h100x2"]),
+        ("collective", &["collective", "all-gather", "--cluster", "l40s-8"]),
+        ("collective_compare", &["collective", "all-reduce", "--cluster", "dgx-h100", "--compare", &log]),
+        ("predict", &deep),
+        ("predict", &full),
+        ("predict_any", &["predict", "resnet50", "--cluster", "8xh100"]),
+        ("plan", &["plan", "gpt2", "--cluster", "dgx-h100", "--global-batch", "64"]),
+        ("scale", &["scale", "gpt2", "--node", "dgx-h100", "--gpus", "1..16"]),
+        ("scale", &["scale", "llama-3-8b", "--node", "rtx-4090-8", "--gpus", "1..8", "--strong"]),
+    ] {
+        let file = format!("{}/../../docs/schemas/{schema}.json", env!("CARGO_MANIFEST_DIR"));
+        let read = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file}: {e}"));
+        matches(&json(args), &serde_json::from_str(&read).unwrap(), schema);
+    }
+}
+
+#[test]
+fn a_gpu_file_under_another_name_predicts_the_same_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    for board in ["rtx-4090", "rtx-2080-ti", "rtx-a6000", "l40s"] {
+        let file = format!("{}/../../data/gpus/{board}.toml", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file}: {e}"));
+        let times = ["rtx-own", "a-card", board].map(|name| {
+            let gpu = path(&format!("{name}.toml"));
+            std::fs::write(&gpu, text.replace(&format!("name = \"{board}\""), &format!("name = \"{name}\"")))
+                .unwrap();
+            let node = path(&format!("node-{name}.toml"));
+            let said = format!(
+                "name = \"box\"\ngpu = {gpu:?}\ngpus = 8\n[inside]\ntopology = \"pcie\"\np2p = true\n"
+            );
+            std::fs::write(&node, said).unwrap();
+            let answer = json(&["predict", "gpt2", "--cluster", &node, "--tp", "2", "--global-batch", "64"]);
+            let curve = json(&["collective", "all-reduce", "--cluster", &node, "--bytes", "1K..1G"]);
+            (answer["iteration_ms"].to_string(), curve.to_string())
+        });
+        assert!(times[0] == times[1] && times[1] == times[2], "{board}: {times:?}");
+    }
+}
+
+#[test]
+fn a_driver_that_refuses_peer_access_is_slower_and_the_file_may_say_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let file = format!("{}/../../data/gpus/rtx-4090.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file}: {e}"));
+    let node = |peer: &str| {
+        let gpu = path("gpu.toml");
+        std::fs::write(&gpu, format!("{text}\n[link]\npeer = \"{peer}\"\n")).unwrap();
+        let said =
+            format!("name = \"box\"\ngpu = {gpu:?}\ngpus = 4\n[inside]\ntopology = \"pcie\"\np2p = true\n");
+        std::fs::write(path("node.toml"), said).unwrap();
+        path("node.toml")
+    };
+    let time = |peer: &str| {
+        let rows = json(&["collective", "all-reduce", "--cluster", &node(peer), "--bytes", "1G"]);
+        rows[0]["time_us"].as_f64().unwrap()
+    };
+    assert!(time("host") > 2.0 * time("direct"));
+    assert!(said(&["cluster", "show", &node("maybe")]).contains("direct or host"));
+}
+
+#[test]
+fn files_of_several_kinds_of_nodes_count_as_the_slowest_and_unknown_keys_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let write = |text: &str| std::fs::write(path("c.toml"), text).unwrap();
+    write(
+        "name = \"both\"\nnodes = [{ type = \"dgx-h100\", count = 2 }, { type = \"dgx-a100\", count = 2 }]\n",
+    );
+    let run = |cluster: &str| json(&["predict", "llama-3-8b", "--cluster", cluster, "--fsdp"]);
+    let (both, slow) = (run(&path("c.toml")), run("dgx-a100x4"));
+    assert_eq!(both["iteration_ms"], slow["iteration_ms"]);
+    // Nobody knows what a mixture costs unless the file says it.
+    assert!(both["usd_per_hour"].is_null() && slow["usd_per_hour"].is_number());
+    for (text, expected) in [
+        ("name = \"x\"\nnodes = [{ type = \"dgx-h100\" }]\nspeed = 3\n", "unknown field `speed`"),
+        ("name = \"x\"\nnodes = [{ type = \"dgx-h100\", cout = 3 }]\n", "unknown field `cout`"),
+        ("name = \"x\"\nnodes = [{ type = \"dgx-h10\" }]\n", "did you mean `dgx-h100`"),
+        (
+            "name = \"x\"\nnodes = [{ type = \"dgx-h100\" }, { type = \"l40s-4\" }]\n",
+            "ask for `dgx-h100` alone",
+        ),
+        ("name = \"x\"\nnodes = []\n", "`nodes` is empty"),
+    ] {
+        write(text);
+        let said = said(&["cluster", "show", &path("c.toml")]);
+        assert!(said.contains(expected), "{text}: {said}");
+    }
+    let nine = said(&["predict", "llama-3-8b", "--cluster", "dgx-h100", "--gpus", "9"]);
+    assert!(nine.contains("`dgx-h100x2`"), "{nine}");
+    let batch = said(&["predict", "llama-3-8b", "--cluster", "dgx-h100", "--global-batch", "12"]);
+    assert!(batch.contains("take 8 or 16"), "{batch}");
+}
+
+#[test]
+fn what_no_measurement_checks_is_named_and_has_a_wide_interval() {
+    let run = |more: &[&str]| {
+        let fixed = ["predict", "llama-3-8b", "--cluster", "dgx-h100", "--global-batch", "64", "--tp", "2"];
+        json(&[&fixed[..], more].concat())
+    };
+    let width = |a: &Value| (a["high_ms"].as_f64().unwrap() / a["low_ms"].as_f64().unwrap()).ln();
+    let plain = run(&[]);
+    assert_eq!(plain["unmeasured"].as_array().unwrap().len(), 0);
+    for (more, name) in [(&["--cp", "2"][..], "context parallel"), (&["--offload", "optimizer"], "offload")] {
+        let wide = run(more);
+        assert_eq!(wide["unmeasured"][0], name);
+        assert!(width(&wide) > width(&plain) + 0.2, "{name}");
+    }
+}
+
+#[test]
+fn a_trace_has_whole_events_in_order_on_every_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.json").to_string_lossy().into_owned();
+    json(&[
+        "predict",
+        "gpt2",
+        "--cluster",
+        "dgx-a100",
+        "--pp",
+        "4",
+        "--global-batch",
+        "16",
+        "--trace",
+        &trace,
+    ]);
+    let read: Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
+    let mut ends: std::collections::BTreeMap<(u64, u64), f64> = std::collections::BTreeMap::new();
+    let mut names = 0;
+    for event in read["traceEvents"].as_array().unwrap() {
+        let id = |key: &str| event[key].as_u64().unwrap_or(0);
+        match event["ph"].as_str().unwrap() {
+            "M" => names += 1,
+            "X" => {
+                let (ts, dur) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
+                assert!(ts >= 0.0 && dur >= 0.0 && event["name"].is_string());
+                let end = ends.entry((id("pid"), id("tid"))).or_default();
+                assert!(ts >= *end - 1e-3, "{event} starts before {end}");
+                *end = ts + dur;
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert!(names >= 4 && ends.len() >= 4);
+}

@@ -25,6 +25,8 @@ pub struct Cluster {
     pub node_hour_usd: Option<(f64, String)>,
     /// Defaults taken beyond the node's.
     pub assumptions: Vec<Assumption>,
+    /// Names and counts of its nodes where they are of several kinds; empty where all are alike.
+    pub kinds: Vec<(String, u64)>,
 }
 
 /// Most nodes that are believed.
@@ -85,15 +87,13 @@ impl ClusterFile {
                     "`nodes` is empty; write `nodes = [{ type = \"dgx-h100\", count = 4 }]`".into(),
                 ));
             }
-            [entry] if entry.count == 0 || entry.count > MAX_NODES => {
-                return Err(wrong(format!("`count` is {}; it must be from 1 to {MAX_NODES}", entry.count)));
-            }
-            [_] => {}
-            [first, ..] => {
-                return Err(wrong(format!(
-                    "nodes of several kinds are not modelled: an iteration waits for the slowest; ask for `{}` alone",
-                    first.kind
-                )));
+            entries => {
+                if let Some(entry) = entries.iter().find(|e| e.count == 0 || e.count > MAX_NODES) {
+                    return Err(wrong(format!(
+                        "`count` is {}; it must be from 1 to {MAX_NODES}",
+                        entry.count
+                    )));
+                }
             }
         }
         let over = cluster.fabric.oversubscription.unwrap_or(1.0);
@@ -112,16 +112,44 @@ impl ClusterFile {
         Ok(cluster)
     }
 
-    /// The type of its nodes: a name of the catalogue or the path of a node file.
-    pub fn node_type(&self) -> &str {
-        self.nodes.first().map_or("", |e| e.kind.as_str())
+    /// The types of its nodes: names of the catalogue or paths of node files.
+    pub fn node_types(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|e| e.kind.as_str())
     }
 
-    /// The cluster of this node.
-    pub fn complete(self, node: Node) -> Cluster {
-        let count = self.nodes.first().map_or(1, |e| e.count);
+    /// The cluster of these nodes, one for each type. Nodes of several kinds count as the slowest of them in every respect: an iteration waits
+    /// for it.
+    pub fn complete(self, nodes: Vec<Node>, file: &str) -> Result<Cluster, ClusterError> {
+        let wrong = |problem: String| ClusterError::File { file: file.to_string(), problem };
+        let kinds: Vec<(String, u64)> =
+            nodes.iter().zip(&self.nodes).map(|(n, e)| (n.name.clone(), e.count)).collect();
+        let count = kinds.iter().fold(0_u64, |all, (_, n)| all.saturating_add(*n));
+        if count > MAX_NODES {
+            return Err(wrong(format!("{count} nodes in all; at most {MAX_NODES} are believed")));
+        }
+        let mut nodes = nodes.into_iter();
+        let first = nodes.next().ok_or_else(|| wrong("`nodes` is empty".into()))?;
+        let node = nodes.try_fold(first, |slowest, next| {
+            if next.gpus == slowest.gpus {
+                return Ok(slowest.slowest_with(next));
+            }
+            Err(wrong(format!(
+                "nodes of {} and of {} GPUs in one cluster: groups of ranks would not be alike; ask for `{}` alone",
+                slowest.gpus, next.gpus, kinds[0].0
+            )))
+        })?;
         let none = std::collections::BTreeMap::new();
         let mut cluster = Cluster::of(node, count);
+        if kinds.len() > 1 {
+            let all: Vec<String> = kinds.iter().map(|(name, n)| format!("{n} {name}")).collect();
+            cluster.assumptions.push(Assumption {
+                key: "nodes".to_string(),
+                value: all.join(" + "),
+                why: "an iteration waits for the slowest: every node counts with the slowest GPU, link and network and the least memory of all"
+                    .to_string(),
+            });
+            cluster.kinds = kinds;
+        }
         cluster.name = self.name;
         if let Some(over) = self.fabric.oversubscription {
             cluster.oversubscription = over;
@@ -136,7 +164,7 @@ impl ClusterFile {
             cluster.assumptions.retain(|a| a.key != "fabric.hop_us");
         }
         cluster.node_hour_usd = self.price.node_hour_usd.map(|f| (f.value(), f.source(&none)));
-        cluster
+        Ok(cluster)
     }
 }
 
@@ -167,6 +195,7 @@ impl Cluster {
             rail_optimized: true,
             node_hour_usd: None,
             assumptions,
+            kinds: Vec::new(),
         }
     }
 
@@ -308,13 +337,41 @@ mod tests {
         assert_eq!(c.with_gpus(16).unwrap().count, 2);
     }
 
+    fn mixed(types: &[(&str, u64)]) -> Result<Cluster, ClusterError> {
+        let entries: Vec<String> =
+            types.iter().map(|(name, n)| format!("{{ type = \"{name}\", count = {n} }}")).collect();
+        let text = format!("name = \"mixed\"\nnodes = [{}]\n", entries.join(", "));
+        let file = ClusterFile::parse(&text, "mixed.toml")?;
+        let nodes = file.node_types().map(|n| catalog::need(n).unwrap()).collect();
+        file.complete(nodes, "mixed.toml")
+    }
+
+    #[test]
+    fn mixed_nodes_are_as_slow_as_the_slowest_in_every_respect() {
+        let c = mixed(&[("dgx-h100", 3), ("aws-p4d-24xlarge", 1)]).unwrap();
+        let slow = catalog::need("aws-p4d-24xlarge").unwrap();
+        assert_eq!((c.count, c.gpus()), (4, 32));
+        assert_eq!(c.node.gpu.name, slow.gpu.name);
+        assert_eq!((c.node.network.0, c.node.link.rate.0), (slow.network.0, slow.link.rate.0));
+        assert!(
+            c.assumptions.iter().any(|a| a.key == "nodes" && a.value == "3 dgx-h100 + 1 aws-p4d-24xlarge")
+        );
+        // Neither order matters, nor that the slower network belongs to the faster GPU.
+        let c = mixed(&[("gcp-a3-highgpu-8g", 1), ("dgx-a100", 1)]).unwrap();
+        let (tcpx, a100) = (catalog::need("gcp-a3-highgpu-8g").unwrap(), catalog::need("dgx-a100").unwrap());
+        assert_eq!(c.node.gpu.name, a100.gpu.name);
+        assert_eq!(c.node.network.0, tcpx.network.0.min(a100.network.0));
+        let error = mixed(&[("dgx-h100", 1), ("l40s-4", 1)]).unwrap_err().to_string();
+        assert!(error.contains("nodes of 8 and of 4 GPUs"), "{error}");
+    }
+
     #[test]
     fn a_file_says_nodes_fabric_and_price() {
         let text = "name = \"mine\"\nnodes = [{ type = \"dgx-a100\", count = 32 }]\n[fabric]\noversubscription = 2.0\n\
             [price]\nnode_hour_usd = { value = 30, source = \"offer\", date = \"2026-11-01\" }\n";
         let file = ClusterFile::parse(text, "mine.toml").unwrap();
-        let node = catalog::need(file.node_type()).unwrap();
-        let c = file.complete(node);
+        let nodes = file.node_types().map(|n| catalog::need(n).unwrap()).collect();
+        let c = file.complete(nodes, "mine.toml").unwrap();
         assert_eq!((c.gpus(), c.network().gbs()), (256, 100.0));
         assert_eq!(c.node_hour_usd.unwrap().1, "offer; 2026-11-01");
         assert!(ClusterFile::parse("name = \"x\"\nnodes = []", "x.toml").is_err());

@@ -28,6 +28,18 @@ impl LogInterval {
         Some(Self { low: quantile(&sorted, 0.05).min(0.0), high: quantile(&sorted, 0.95).max(0.0) })
     }
 
+    /// From errors of other systems that were left out: as far either way as nine tenths of them lie, because nobody knows to which side
+    /// a new system errs.
+    pub fn either_way(errors: &[f64]) -> Option<Self> {
+        let mut sizes: Vec<f64> = errors.iter().map(|e| e.abs()).filter(|e| e.is_finite()).collect();
+        if sizes.is_empty() {
+            return None;
+        }
+        sizes.sort_by(f64::total_cmp);
+        let side = quantile(&sizes, 0.9);
+        Some(Self { low: -side, high: side })
+    }
+
     /// Both ends around a value.
     pub fn around(self, value: f64) -> (f64, f64) {
         (value * self.low.exponential(), value * self.high.exponential())

@@ -463,7 +463,8 @@ fn explain(name: &str, value: u64, plan: &Planned, best: &Planned, cluster: &Clu
         Some((part, _)) => format!("more {part}"),
         None => String::new(),
     };
-    let why = format!("{cause}: {:+.1} %", 100.0 * (ratio - 1.0));
+    let such = crate::scale::short(&plan.strategy);
+    let why = format!("{cause}: {:+.1} % (the best such plan: {such})", 100.0 * (ratio - 1.0));
     WhyNot { what, ratio: Some(ratio), why }
 }
 

@@ -43,7 +43,7 @@ impl Point {
     }
 }
 
-/// Sizes from `low` to `high` GPUs that fill nodes: powers of two of a node, and of a GPU below one.
+/// Sizes from `low` to `high` GPUs that fill nodes: powers of two of a node, and of a GPU below one; and the end itself where it fills nodes.
 pub fn sizes(low: u64, high: u64, node: u64) -> Vec<u64> {
     let mut out: Vec<u64> = Vec::new();
     let mut inside = 1;
@@ -58,6 +58,9 @@ pub fn sizes(low: u64, high: u64, node: u64) -> Vec<u64> {
             Some(next) => across = next,
             None => break,
         }
+    }
+    if high.is_multiple_of(node.max(1)) && !out.contains(&high) {
+        out.push(high);
     }
     out.retain(|n| *n >= low && *n <= high);
     out
@@ -150,6 +153,7 @@ mod tests {
         assert_eq!(sizes(1, 64, 8), [1, 2, 4, 8, 16, 32, 64]);
         assert_eq!(sizes(8, 100, 72), [8, 16, 32, 64, 72]);
         assert_eq!(sizes(16, 16, 8), [16]);
+        assert_eq!(sizes(32_768, 100_000, 8), [32_768, 65_536, 100_000]);
         assert!(sizes(1, u64::MAX, 8).len() > 50);
     }
 }

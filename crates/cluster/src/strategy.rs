@@ -192,6 +192,17 @@ impl Strategy {
         if self.fsdp.is_some() { 3 } else { self.zero }
     }
 
+    /// Parts of it that were checked against no measurement, or against too few: their interval is wide, and answers name them.
+    pub fn unmeasured(&self) -> Vec<&'static str> {
+        let parts = [
+            ("context parallel", self.cp > 1),
+            ("expert parallel", self.ep > 1),
+            ("zero-bubble schedule", self.schedule == Schedule::ZeroBubble && self.pp > 1),
+            ("offload", self.offload != Offload::None),
+        ];
+        parts.into_iter().filter(|(_, is)| *is).map(|(name, _)| name).collect()
+    }
+
     /// How a layer is cut.
     pub fn shard(&self, seq: u64, dtype: Dtype, product: Dtype) -> Shard {
         Shard {

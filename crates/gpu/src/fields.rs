@@ -129,4 +129,5 @@ pub const TEXTS: &[(&str, &str)] = &[
     ("memory", "dram_kind"),
     ("memory", "host_interface"),
     ("link", "kind"),
+    ("link", "peer"),
 ];

@@ -256,6 +256,8 @@ pub struct Gpu {
     /// What joins it to other GPUs, such as `nvlink4`, and its bandwidth in one direction; none where only the host
     /// interface does.
     pub link: Option<(String, BytesPerSecond)>,
+    /// May another GPU on the same host bus read and write its memory? Drivers refuse that on boards for desks.
+    pub peer_access: bool,
     /// Latencies.
     pub latency: Latencies,
     /// Datasheet rates of the plain pipes.

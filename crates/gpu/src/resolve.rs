@@ -320,6 +320,7 @@ pub(super) fn complete(file: GpuFile) -> Result<Gpu, GpuError> {
             .text("link.kind")
             .zip(file.fact("link.gbs"))
             .map(|(kind, gbs)| (kind.to_string(), BytesPerSecond::from_gbs(gbs))),
+        peer_access: peer_access(&file, half_rate)?,
         latency: Latencies {
             l1_cycles: g.or("latency.l1_cycles", typical.cycles[0], TYPICAL),
             shared_cycles: g.or("latency.shared_cycles", typical.cycles[1], TYPICAL),
@@ -357,6 +358,20 @@ fn architecture(file: &GpuFile) -> Result<Architecture, GpuError> {
             did_you_mean(name, Architecture::ALL.iter().map(|a| a.name()))
         ),
     })
+}
+
+/// Peer access over the host bus: as the file says, else by what sets boards for desks apart, half-rate sums of their tensor pipes.
+fn peer_access(file: &GpuFile, half_rate: bool) -> Result<bool, GpuError> {
+    match file.text("link.peer") {
+        None => Ok(!half_rate),
+        Some("direct") => Ok(true),
+        Some("host") => Ok(false),
+        Some(other) => Err(GpuError::Value {
+            file: file.file.clone(),
+            key: "link.peer".to_string(),
+            problem: format!("is `{other}`; it must be direct or host"),
+        }),
+    }
 }
 
 fn vendor(file: &GpuFile) -> Result<Vendor, GpuError> {

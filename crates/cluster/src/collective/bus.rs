@@ -49,18 +49,10 @@ pub(super) fn mesh(kind: Kind, n: f64, bytes: f64, node: &Node) -> Draft {
 /// The host's bus. No law from datasheets holds: defaults by what was measured, known to a factor of two.
 pub(super) fn pcie(kind: Kind, n: f64, bytes: f64, node: &Node, fitted: &Fitted) -> Draft {
     let host = crate::link::Link::host(&node.gpu);
-    let rate = fitted.pcie(host.kind, node.p2p, is_consumer(node));
+    let rate = fitted.pcie(host.kind, node.p2p, !node.gpu.peer_access);
     let bus = rate * (n / 2.0).power(fitted.pcie_exponent(node.p2p));
     // A pair on a bridge inside a larger group helps little: the slowest hop is the bus.
     ring(kind, n, bytes, bus.max(1e6), LogInterval::factor(2.0))
-}
-
-/// GeForce boards: their drivers refuse peer access, and their machines have fewer lanes.
-fn is_consumer(node: &Node) -> bool {
-    let name = &node.gpu.name;
-    (name.starts_with("rtx-") || name.starts_with("gtx-") || name.starts_with("titan"))
-        && !name.starts_with("rtx-a")
-        && !name.starts_with("rtx-pro")
 }
 
 /// The generation of the host's bus, for tables.

@@ -134,7 +134,10 @@ fn reason(rows: &[Compared], bus: f64, expected: f64, group: Group, cluster: &Cl
         }
         all > 0 && 2 * below > all
     };
-    let (small, large) = (slow(0.0, SMALL), slow(LARGE, f64::INFINITY));
+    // The largest message says most about the links, even where others of its size hide it.
+    let largest = rows.iter().max_by(|a, b| a.bytes.total_cmp(&b.bytes));
+    let top = largest.is_some_and(|r| r.below && r.bytes >= LARGE);
+    let (small, large) = (slow(0.0, SMALL), top || slow(LARGE, f64::INFINITY));
     if !small && !large {
         return rows.iter().any(|r| r.below).then(|| {
             "only sizes in between are slow: the library picks a protocol or algorithm badly; try NCCL_ALGO and NCCL_PROTO".to_string()

@@ -6,8 +6,8 @@ mod file;
 pub use file::{Figure, NodeFile, parse};
 
 use crate::link::Link;
-use preflop_core::Gpu;
 use preflop_core::units::BytesPerSecond;
+use preflop_core::{Dtype, Gpu};
 use serde::{Deserialize, Serialize};
 
 /// How the GPUs of a node are joined.
@@ -124,6 +124,30 @@ impl Node {
         self.bus.clear();
         self.gpu = gpu;
         self
+    }
+
+    /// A node as slow as the slower of two in every respect: what nodes of several kinds do together.
+    #[must_use]
+    pub fn slowest_with(self, other: Self) -> Self {
+        let rate = |n: &Self| n.gpu.sustained_peak(Dtype::Fp16).0;
+        let (mut node, other) = if rate(&other) < rate(&self) { (other, self) } else { (self, other) };
+        node.gpu.memory.0 = node.gpu.memory.0.min(other.gpu.memory.0);
+        let inside = |n: &Self| (n.topology == Topology::Switched, n.link.rate.0);
+        if inside(&other) < inside(&node) {
+            node.topology = other.topology;
+            node.link = other.link;
+            node.p2p = other.p2p;
+            node.bus = other.bus;
+            node.links = other.links;
+        }
+        if other.network.0 < node.network.0 {
+            node.network = other.network;
+            node.nics = other.nics;
+            node.network_kind = other.network_kind;
+        }
+        node.host_cores = node.host_cores.min(other.host_cores);
+        node.host_dram.0 = node.host_dram.0.min(other.host_dram.0);
+        node
     }
 
     /// A node of `gpus` such GPUs as they are usually built: boards behind switches, cards on the bus.

@@ -4,7 +4,6 @@ use super::{Pair, descent};
 use crate::collective::lines;
 use crate::collective::network::{self, Constants};
 use crate::collective::{Collectives, Fitted, Group, Kind};
-use crate::interval::LogInterval;
 use crate::link::LinkKind;
 use crate::node::NetworkKind;
 use crate::{Cluster, ClusterError};
@@ -199,19 +198,6 @@ pub fn left_out_across(rows: &[Row], fitted: &Fitted) -> Result<Vec<Pair>, Clust
         out.extend(pairs);
     }
     Ok(out)
-}
-
-/// Each system's interval from the errors of all others: an honest check of how wide intervals must be.
-pub fn cross_intervals(pairs: &mut [Pair]) {
-    let systems: Vec<String> = pairs.iter().map(|p| p.system.clone()).collect();
-    let logs: Vec<f64> = pairs.iter().map(Pair::log).collect();
-    for i in 0..pairs.len() {
-        let others: Vec<f64> =
-            (0..logs.len()).filter(|j| systems[*j] != systems[i]).map(|j| logs[j]).collect();
-        if let Some(interval) = LogInterval::of(&others) {
-            pairs[i].interval = interval;
-        }
-    }
 }
 
 /// The three lines that fit one collective of one system best, from a start.

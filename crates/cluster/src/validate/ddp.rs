@@ -265,34 +265,65 @@ pub fn fit(runs: &[&Run]) -> Constants {
 /// Runs of one kind of box, each GPU predicted from all others; beside them what perfect scaling would say.
 ///
 /// Virtual machines are predicted network by network instead: their buses come from the other networks on the same machine, as a
-/// user would measure and write them into a node file.
+/// user would measure and write them into a node file. Intervals come from the errors of what else was left out: of the other
+/// parts of the same kind of box, and where there are none, of all bare machines; they grow with the share of time that waits for links.
 pub fn left_out_gpus(runs: &[Run], joined: Box) -> (Vec<Pair>, Vec<Pair>) {
+    let none = LogInterval { low: 0.0, high: 0.0 };
+    let predicted = left_out(runs, joined);
+    let alone = predicted.iter().all(|p| p.part == predicted[0].part);
+    let mut peers = Vec::new();
+    if alone {
+        peers = left_out(runs, Box::Nvlink);
+        peers.extend(left_out(runs, Box::PcieOther));
+    }
+    let (mut ours, mut perfect) = (Vec::new(), Vec::new());
+    for p in &predicted {
+        let others = predicted.iter().filter(|o| o.part != p.part).chain(&peers);
+        let errors: Vec<f64> = others.map(|o| (o.run.efficiency / o.ratio).ln() / o.doubt()).collect();
+        let unit = LogInterval::either_way(&errors).unwrap_or(none);
+        let interval = LogInterval { low: unit.low * p.doubt(), high: unit.high * p.doubt() };
+        let system = format!("{} {}", p.part, p.run.family);
+        let measured = p.run.efficiency;
+        ours.push(Pair { system: system.clone(), measured, predicted: p.ratio, interval });
+        perfect.push(Pair { system, measured, predicted: 1.0, interval: none });
+    }
+    (ours, perfect)
+}
+
+/// A run predicted from others.
+struct LeftOut<'a> {
+    /// What was left out together.
+    part: String,
+    run: &'a Run,
+    ratio: f64,
+    /// Share of the time that waits for links.
+    links: f64,
+}
+
+impl LeftOut<'_> {
+    /// What errors are measured in: buses are known to a factor, compute of one GPU is measured.
+    fn doubt(&self) -> f64 {
+        MEASURED_ALONE + self.links
+    }
+}
+
+/// Error of a ratio without any wait for links, in units of the error of a bus.
+const MEASURED_ALONE: f64 = 0.05;
+
+fn left_out(runs: &[Run], joined: Box) -> Vec<LeftOut<'_>> {
     let name = |r: &Run| if joined == Box::Virtual { r.model.clone() } else { r.gpu.clone() };
     let mut parts: Vec<String> = runs.iter().filter(|r| r.joined == joined).map(name).collect();
     parts.sort_unstable();
     parts.dedup();
-    let (mut ours, mut perfect) = (Vec::new(), Vec::new());
-    let none = LogInterval { low: 0.0, high: 0.0 };
+    let mut out = Vec::new();
     for part in parts {
         let is_out = |r: &Run| name(r) == part && (joined != Box::Virtual || r.joined == Box::Virtual);
         let rest: Vec<&Run> = runs.iter().filter(|r| !is_out(r)).collect();
         let constants = fit(&rest);
-        let log = |r: &&Run| (r.efficiency / constants.ratio(r)).ln();
-        let mut errors: Vec<f64> = rest.iter().filter(|r| r.joined == joined).map(log).collect();
-        if errors.len() < 10 {
-            errors = rest.iter().map(log).collect();
-        }
-        let interval = LogInterval::of(&errors).unwrap_or(none);
-        for r in runs.iter().filter(|r| r.joined == joined && is_out(r)) {
-            let system = format!("{part} {}", r.family);
-            ours.push(Pair {
-                system: system.clone(),
-                measured: r.efficiency,
-                predicted: constants.ratio(r),
-                interval,
-            });
-            perfect.push(Pair { system, measured: r.efficiency, predicted: 1.0, interval: none });
+        for run in runs.iter().filter(|r| r.joined == joined && is_out(r)) {
+            let ratio = constants.ratio(run);
+            out.push(LeftOut { part: part.clone(), run, ratio, links: ratio * constants.exposed(run) });
         }
     }
-    (ours, perfect)
+    out
 }

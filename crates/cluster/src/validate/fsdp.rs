@@ -7,8 +7,8 @@ use crate::model::{Attention, Norm, Stack, Transformer};
 use crate::rank::{Aged, Busy, CoreTimes, OperatorTimes as _};
 use crate::strategy::{Fsdp, Recompute, Strategy};
 use crate::{Cluster, ClusterError};
-use preflop_core::Dtype;
 use preflop_core::time::TimeModel;
+use preflop_core::{Dtype, Gpu};
 use serde::Deserialize;
 
 /// A row of `fsdp_mpt.csv`.
@@ -185,6 +185,43 @@ pub fn fit(rows: &[&Ready], collectives: &Collectives) -> Era {
     era(&descent::minimise(&error, &[1.3, 1.0, 0.1], &limits, 16))
 }
 
+/// Each GPU left out of the factors by turns, with whether the rest has one of its generation; nothing where all rows have one GPU.
+///
+/// An attention kernel written for an older generation runs at the rate of that generation's instructions: today's gain of a newer one is in its
+/// factor, less what more SMs and a faster clock give to any kernel.
+pub fn left_out_gpus(rows: &[Ready], collectives: &Collectives) -> Vec<(bool, Pair)> {
+    let mut names: Vec<&str> = rows.iter().map(|r| r.row.gpu.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut out = Vec::new();
+    for name in names {
+        let (own, rest): (Vec<&Ready>, Vec<&Ready>) = rows.iter().partition(|r| r.row.gpu == name);
+        let Some(gpu) = own.first().map(|r| &r.cluster.node.gpu) else { continue };
+        let like = |r: &&Ready| r.cluster.node.gpu.architecture == gpu.architecture;
+        // Rows of its own generation say more; newer ones than the GPU say nothing about its year.
+        let mut train: Vec<&Ready> = rest.iter().copied().filter(like).collect();
+        let same = !train.is_empty();
+        if !same {
+            train = rest
+                .iter()
+                .copied()
+                .filter(|r| r.cluster.node.gpu.release_year <= gpu.release_year)
+                .collect();
+        }
+        let Some(from) = train.first().map(|r| &r.cluster.node.gpu) else { continue };
+        let era = fit(&train, collectives);
+        let peaks = gpu.peak(Dtype::Bf16).0 / from.peak(Dtype::Bf16).0;
+        let any = |g: &Gpu| f64::from(g.sm_count) * g.boost_clock.0;
+        let newer = if same { 1.0 } else { (peaks / (any(gpu) / any(from))).max(1.0) };
+        let era = Era { attention: era.attention * newer, ..era };
+        out.extend(own.iter().map(|r| {
+            let pair = r.pair(era, collectives);
+            (same, Pair { system: format!("{} {}", r.row.gpu, r.row.model), ..pair })
+        }));
+    }
+    out
+}
+
 /// Each model left out of the factors by turns.
 pub fn left_out_models(rows: &[Ready], collectives: &Collectives) -> Vec<Pair> {
     let mut names: Vec<&str> = rows.iter().map(|r| r.row.model.as_str()).collect();
@@ -196,5 +233,52 @@ pub fn left_out_models(rows: &[Ready], collectives: &Collectives) -> Vec<Pair> {
         let era = fit(&rest, collectives);
         out.extend(own.iter().map(|r| r.pair(era, collectives)));
     }
+    // Kernels of that year are known from these runs alone, so their own left-out errors say how well.
+    super::cross_intervals(&mut out);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_left_out_takes_the_kernels_of_its_generation_or_of_the_one_before() {
+        let time_model = TimeModel::embedded();
+        let collectives = Collectives::embedded();
+        let row = |gpu: &str, model: &str, gpus: u64| Row {
+            model: model.to_string(),
+            sequence_tokens: 2048,
+            gpus,
+            gpu: gpu.to_string(),
+            microbatchsize: 2,
+            gradaccum: 1,
+            globalbatchsize: 2 * gpus,
+            tokens_per_s: 1.0,
+            activation_checkpointing: "True".to_string(),
+        };
+        let era = Era { attention: 1.8, pointwise: 1.2, contention: 0.5 };
+        let mut rows = Vec::new();
+        for gpu in ["a100_40gb", "a100_80gb", "h100_80gb"] {
+            for (model, gpus) in [("1b", 8), ("3b", 8), ("7b", 64), ("13b", 64)] {
+                rows.push(row(gpu, model, gpus));
+            }
+        }
+        // Throughput as kernels of one year would give it on all three.
+        let seconds: Vec<f64> =
+            ready(&rows, &time_model).unwrap().iter().map(|r| r.pair(era, &collectives).predicted).collect();
+        for (row, seconds) in rows.iter_mut().zip(seconds) {
+            row.tokens_per_s = (row.globalbatchsize * row.sequence_tokens) as f64 / seconds;
+        }
+        let out = left_out_gpus(&ready(&rows, &time_model).unwrap(), &collectives);
+        assert_eq!(out.len(), 12);
+        for (same, pair) in &out {
+            assert_eq!(*same, pair.system.starts_with("a100"), "{}", pair.system);
+            // Its own generation is recovered; on the next one the old attention kernel is expected to be slower than this.
+            let error = pair.predicted / pair.measured - 1.0;
+            assert!(if *same { error.abs() < 0.02 } else { error > -0.02 }, "{} {error}", pair.system);
+        }
+        let one: Vec<Row> = rows.into_iter().filter(|r| r.gpu == "a100_40gb").collect();
+        assert!(left_out_gpus(&ready(&one, &time_model).unwrap(), &collectives).is_empty());
+    }
 }

@@ -8,6 +8,7 @@ mod descent;
 pub mod fsdp;
 pub mod megatron;
 pub mod memory;
+pub mod vendor;
 
 use crate::interval::LogInterval;
 use crate::model::Host;
@@ -45,6 +46,19 @@ impl Pair {
     pub fn covered(&self) -> bool {
         let log = self.log();
         log >= self.interval.low - 1e-12 && log <= self.interval.high + 1e-12
+    }
+}
+
+/// Each system's interval from the errors of all others: an honest check of how wide intervals must be.
+pub fn cross_intervals(pairs: &mut [Pair]) {
+    let systems: Vec<String> = pairs.iter().map(|p| p.system.clone()).collect();
+    let logs: Vec<f64> = pairs.iter().map(Pair::log).collect();
+    for i in 0..pairs.len() {
+        let others: Vec<f64> =
+            (0..logs.len()).filter(|j| systems[*j] != systems[i]).map(|j| logs[j]).collect();
+        if let Some(interval) = LogInterval::either_way(&others) {
+            pairs[i].interval = interval;
+        }
     }
 }
 

@@ -98,7 +98,7 @@ impl<'a> Answer<'a> {
                 "schedule": s.schedule.name(), "sequence_parallel": s.sequence_parallel, "recompute": s.recompute,
                 "offload": s.offload, "stack": s.stack, "profile": s.stack, "attention": s.attention},
             "breakdown_ms": breakdown, "collectives": collectives, "ranks": ranks,
-            "mfu": self.mfu, "tokens_per_s": self.tokens_per_s,
+            "unmeasured": s.unmeasured(), "mfu": self.mfu, "tokens_per_s": self.tokens_per_s,
             "tokens_per_s_per_gpu": self.tokens_per_s / s.gpus() as f64,
             "usd_per_hour": self.price.as_ref().map(|(usd, _)| usd),
             "usd_per_million_tokens": self.usd_per_million_tokens(), "scaling_efficiency": self.efficiency,
@@ -212,6 +212,16 @@ impl<'a> Answer<'a> {
         facts.push(("where", self.split()));
         facts.push(("bound", self.bound().1));
         facts.push(("memory", self.memory()));
+        let unmeasured = s.unmeasured();
+        if !unmeasured.is_empty() {
+            facts.push((
+                "unsure",
+                format!(
+                    "{} checked against no measurements of whole runs: the interval is wide",
+                    unmeasured.join(" and ")
+                ),
+            ));
+        }
         if let Some(e) = self.efficiency {
             facts.push((
                 "scaling",
