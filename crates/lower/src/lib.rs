@@ -6,8 +6,10 @@
 pub mod capture;
 mod compiled;
 mod eager;
+mod form;
 
 pub use eager::lower;
+pub use form::Form;
 
 use preflop_graph::{Iteration, Run};
 use preflop_ops::Op;

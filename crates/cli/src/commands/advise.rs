@@ -34,7 +34,7 @@ pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
     let gpu = input::gpu(&args.gpu)?;
     let job = args.run.job(&args.model, None, None)?;
     job.check_on(&gpu)?;
-    let ranking = advise::rank(&TimeModel::embedded(), &job.graph, job.options, job.run, &gpu);
+    let ranking = advise::rank(&TimeModel::embedded(), &job.graph, job.options, job.form, &gpu);
     if output.json {
         return output::print_json(&ranking);
     }

@@ -27,6 +27,7 @@ mod vision;
 pub use layers::{ConvSpec, RnnSpec};
 
 use super::OptimizerChoice;
+use super::checkpoint::Checkpoint;
 use super::dims::{Dims, MAX_RANK};
 use super::error::ModelError;
 use super::graph::{Content, Graph, GraphOp, Node, Parameter, TensorInfo, When};
@@ -64,6 +65,7 @@ impl Builder {
             tensors: Vec::new(),
             parameters: Vec::new(),
             channels_last: false,
+            checkpoint: Checkpoint::None,
             buffer_elements: 0,
             nodes: Vec::new(),
             kept: Vec::new(),

@@ -11,7 +11,9 @@ mod view;
 
 pub use document::{Capture, CaptureError};
 
-use preflop_graph::{Fixed, Graph, HostWork, Iteration, Mode, OptimizerChoice, Phase, Precision, Run, Stage};
+use preflop_graph::{
+    Checkpoint, Fixed, Graph, HostWork, Iteration, Mode, OptimizerChoice, Phase, Precision, Run, Stage,
+};
 use preflop_units::dtype::Dtype;
 use std::sync::Arc;
 
@@ -38,6 +40,7 @@ impl Capture {
             parameters: self.parameters,
             samples: self.samples,
             replayed: self.run().replays(),
+            autotuned: false,
         };
         Fixed {
             iteration,
@@ -92,6 +95,7 @@ impl Capture {
             tensors: Vec::new(),
             parameters: Vec::new(),
             channels_last: false,
+            checkpoint: Checkpoint::None,
             buffer_elements: 0,
             nodes: Vec::new(),
             kept: Vec::new(),

@@ -10,6 +10,7 @@ mod aten;
 mod attention;
 mod autocast;
 mod backward;
+mod checkpoint;
 mod forward;
 mod memory;
 mod norm;
@@ -18,6 +19,7 @@ mod optimizer;
 pub(crate) use attention::rnn_workspace;
 use autocast::Policy;
 use backward::{Backward, GradNode};
+use checkpoint::Segments;
 pub(crate) use memory::{Class, Memory};
 pub(crate) use norm::layout_workspace;
 use preflop_graph::graph::{Content, Graph, GraphOp};
@@ -92,6 +94,7 @@ struct Lowering<'g> {
     parameter_grads: Vec<Option<Value>>,
     temporaries: Vec<u32>,
     tape: Vec<GradNode>,
+    segments: Segments,
 }
 
 /// Seconds that Hugging Face's code takes around a step of generation (arguments, cache, mask, positions) while the GPU waits: iteration less
@@ -116,7 +119,7 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelEr
     }
     run.forward(options.mode)?;
     if training {
-        run.backward();
+        run.backward(options.mode)?;
         run.optimizer_step(optimizer);
     }
     let mut host = run.host;
@@ -132,6 +135,7 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelEr
         parameters: graph.parameter_count(),
         samples: graph.samples,
         replayed: false,
+        autotuned: false,
     })
 }
 
@@ -166,6 +170,7 @@ impl<'g> Lowering<'g> {
             parameter_grads: vec![None; graph.parameters.len()],
             temporaries: Vec::new(),
             tape: Vec::new(),
+            segments: Segments::of(graph, training),
         }
     }
 
@@ -229,6 +234,7 @@ impl<'g> Lowering<'g> {
         }
         self.temporaries.clear();
         for (i, node) in graph.nodes.iter().enumerate() {
+            self.enter_segment(i);
             if active[i] {
                 self.current = i as u32;
                 self.host.module_calls += u64::from(node.modules);
@@ -243,6 +249,7 @@ impl<'g> Lowering<'g> {
             while let Some((_, t)) = dying.next_if(|(n, _)| *n <= i as u32) {
                 self.forget(t);
             }
+            self.leave_segment(i);
         }
         let loss = graph.loss.and_then(|t| self.values[t as usize]);
         for p in 0..self.cast_cache.len() {
@@ -334,6 +341,11 @@ impl<'g> Lowering<'g> {
         }
         for &s in saved {
             self.memory.retain(s);
+        }
+        if !saved.is_empty() {
+            // An operator that saves only what goes in has done so before its kernel runs.
+            let before = saved.iter().all(|s| inputs.iter().any(|v| v.storage == *s));
+            self.segments.needed = self.steps.len().saturating_sub(usize::from(before));
         }
         self.tape.push(GradNode {
             kind,
