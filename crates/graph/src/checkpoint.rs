@@ -106,7 +106,16 @@ pub(crate) fn segments(layers: &[&str], checkpoint: Checkpoint) -> Vec<Range<usi
     }
     let mut blocks: Vec<(&str, &str, Range<usize>)> = Vec::new();
     for (i, layer) in layers.iter().enumerate() {
-        let Some((list, name)) = block(layer) else { continue };
+        let Some((list, name)) = block(layer) else {
+            // A function that is called between the modules of a list belongs to the one before it.
+            if let Some((list, _, nodes)) = blocks.last_mut()
+                && nodes.end == i
+                && layer.strip_prefix(*list).is_some_and(|rest| rest.starts_with('.'))
+            {
+                nodes.end = i + 1;
+            }
+            continue;
+        };
         match blocks.last_mut() {
             Some((_, same, nodes)) if *same == name && nodes.end == i => nodes.end = i + 1,
             _ => blocks.push((list, name, i..i + 1)),
@@ -145,6 +154,8 @@ mod tests {
         assert_eq!(segments(&layers, Checkpoint::None), vec![]);
         assert_eq!(segments(&layers, Checkpoint::Full), vec![1..3, 3..4, 4..5, 5..6]);
         assert_eq!(segments(&layers, Checkpoint::Every(2)), vec![1..4, 4..5, 5..6]);
+        let layers = ["features.0", "features.relu", "features.2", "classifier"];
+        assert_eq!(segments(&layers, Checkpoint::Every(2)), vec![0..3]);
     }
 
     #[test]

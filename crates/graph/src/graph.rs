@@ -374,6 +374,19 @@ pub struct Node {
     pub modules: u32,
 }
 
+/// When attention gets a mask as a tensor, where a flag would do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Masks {
+    /// Never.
+    #[default]
+    Never,
+    /// While the code is compiled or captured, as Hugging Face's code does: it cannot look at the data then to see that nothing is masked.
+    UnderCapture,
+    /// Now.
+    Always,
+}
+
 /// A network with its batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
@@ -394,6 +407,9 @@ pub struct Graph {
     /// Which activations are computed again in backward.
     #[serde(default, skip_serializing_if = "Checkpoint::is_none")]
     pub checkpoint: Checkpoint,
+    /// When attention gets a mask as a tensor.
+    #[serde(default)]
+    pub masks: Masks,
     /// Elements of buffers (running statistics, tables), 4 bytes each.
     #[serde(default)]
     pub buffer_elements: u64,

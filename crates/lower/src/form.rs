@@ -1,12 +1,17 @@
 //! In which form a network is run: launches, layout, checkpoints, algorithms. One place for every command, table and page.
 
+use crate::eager::lower_fused;
 use crate::{launched, lower};
-use preflop_graph::{Checkpoint, Graph, Iteration, LowerOptions, Mode, ModelError, Run};
+use preflop_graph::graph::Masks;
+use preflop_graph::{Checkpoint, Graph, Iteration, LowerOptions, Mode, ModelError, Run, Stage};
 use preflop_ops::Op;
 
 /// What is said where no compiler was asked.
 const COMPILED_BY_RULE: &str = "the compiled form follows a rule of fusion, not a compiler's listing: record the step with `preflop.capture` for the \
     kernels that Inductor would launch";
+/// What is said where a library runs other operators.
+const MASKED: &str = "Hugging Face's code builds its masks as tensors while it is compiled or captured, and attention then computes all scores (an encoder as plain products): it can be \
+    slower than eager";
 /// What is said about algorithms found by trial.
 const AUTOTUNED: &str = "autotuned convolutions: in 16-bit formats cudnn.benchmark changed no measured network of an H200 by more than 0.5 %, so the \
     prediction stays and its interval reaches down to the fastest kernel that the library may run; in other formats nothing was measured, and that kernel is the prediction";
@@ -28,6 +33,11 @@ impl From<Run> for Form {
     fn from(run: Run) -> Self {
         Self { run: Some(run), ..Self::default() }
     }
+}
+
+/// Does the code run other operators once it is compiled or captured?
+fn masks_under_capture(graph: &Graph) -> bool {
+    graph.masks == Masks::UnderCapture && graph.stage == Stage::Full && graph.fixed.is_none()
 }
 
 fn refused<T>(problem: String) -> Result<T, ModelError> {
@@ -100,7 +110,15 @@ impl Form {
     /// The iteration of a graph that has this shape.
     pub fn lower(&self, graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelError> {
         let run = self.run(graph)?;
-        let iteration = launched(lower(graph, options)?, run);
+        let masked;
+        let graph = if run != Run::Eager && masks_under_capture(graph) {
+            masked = Graph { masks: Masks::Always, ..graph.clone() };
+            &masked
+        } else {
+            graph
+        };
+        let iteration = if run.compiles() { lower_fused(graph, options)? } else { lower(graph, options)? };
+        let iteration = launched(iteration, run);
         Ok(Iteration { autotuned: self.autotuned, ..iteration })
     }
 
@@ -111,6 +129,9 @@ impl Form {
         let mut notes = graph.fixed.as_ref().map_or_else(Vec::new, |f| f.notes.clone());
         if self.run.unwrap_or(recorded).compiles() && !recorded.compiles() {
             notes.push(COMPILED_BY_RULE.to_owned());
+        }
+        if self.run.is_some_and(|r| r != Run::Eager) && masks_under_capture(graph) {
+            notes.push(MASKED.to_owned());
         }
         if self.autotuned && iteration.steps.iter().any(|s| matches!(s.call.op, Op::Conv(_))) {
             notes.push(AUTOTUNED.to_owned());

@@ -30,7 +30,7 @@ use super::OptimizerChoice;
 use super::checkpoint::Checkpoint;
 use super::dims::{Dims, MAX_RANK};
 use super::error::ModelError;
-use super::graph::{Content, Graph, GraphOp, Node, Parameter, TensorInfo, When};
+use super::graph::{Content, Graph, GraphOp, Masks, Node, Parameter, TensorInfo, When};
 use super::stage::Stage;
 
 /// Handle of a tensor of the graph being built.
@@ -66,6 +66,7 @@ impl Builder {
             parameters: Vec::new(),
             channels_last: false,
             checkpoint: Checkpoint::None,
+            masks: Masks::Never,
             buffer_elements: 0,
             nodes: Vec::new(),
             kept: Vec::new(),
@@ -84,6 +85,11 @@ impl Builder {
         let mut builder = Self::new(name, samples);
         builder.graph.stage = stage;
         builder
+    }
+
+    /// Says that the code builds masks while it is compiled or captured.
+    pub fn mask_under_capture(&mut self) {
+        self.graph.masks = Masks::UnderCapture;
     }
 
     /// What is computed.

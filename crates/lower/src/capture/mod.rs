@@ -11,6 +11,7 @@ mod view;
 
 pub use document::{Capture, CaptureError};
 
+use preflop_graph::graph::Masks;
 use preflop_graph::{
     Checkpoint, Fixed, Graph, HostWork, Iteration, Mode, OptimizerChoice, Phase, Precision, Run, Stage,
 };
@@ -96,6 +97,7 @@ impl Capture {
             parameters: Vec::new(),
             channels_last: false,
             checkpoint: Checkpoint::None,
+            masks: Masks::Never,
             buffer_elements: 0,
             nodes: Vec::new(),
             kept: Vec::new(),

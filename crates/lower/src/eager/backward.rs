@@ -126,7 +126,9 @@ impl Lowering<'_> {
             let node = &mut rest[0];
             self.current = node.layer;
             let grads = std::mem::take(&mut node.grads);
+            self.settle_backward(node, &grads);
             let results = self.run_node(node, &grads);
+            self.settle_results(node, &results);
             // The engine drops the node's own gradients before it hands on what it made.
             for r in results.iter().flatten() {
                 self.memory.retain(r.storage);
