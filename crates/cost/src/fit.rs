@@ -214,7 +214,7 @@ pub fn changes(
     }
     if asked.checkpoint.is_none() {
         let again = Setup { checkpoint: Checkpoint::Full, ..*asked };
-        others.push(("activation checkpointing (--checkpoint full)".to_string(), again));
+        others.push(("activation checkpointing".to_string(), again));
     }
     for (what, setup) in others {
         if let Some((iteration, p)) = run(&setup)

@@ -208,7 +208,7 @@ impl Fusion {
             Op::Elementwise(e) => {
                 let chain = self.chain(step, e.n);
                 chain.join(read, written, e.kind.arity().0.ceil() as u32);
-                if e.kind.arity().0 >= 2.0 && !backward {
+                if e.kind.arity().0 > 1.0 && !backward {
                     chain.residual = written;
                 }
                 chain.functions += u8::from(function(e.kind) && chain.functions < 2);

@@ -44,6 +44,10 @@ impl Lowering<'_> {
             return;
         }
         inputs.iter().for_each(|v| self.memory.read_later(v.storage));
+        if matches!(kind, Backward::Cat { .. }) {
+            // Not computed again.
+            return;
+        }
         let mut from: Vec<u32> = Vec::new();
         for v in inputs {
             match lazy.sources.get(&v.storage) {
