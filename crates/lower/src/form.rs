@@ -139,3 +139,79 @@ impl Form {
         notes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use preflop_graph::{Phase, Precision, zoo};
+    use preflop_ops::Pass;
+
+    const AMP: LowerOptions = LowerOptions { mode: Mode::Train, precision: Precision::Amp, optimizer: None };
+
+    fn lowered(form: Form, model: &str, batch: u64, options: &LowerOptions) -> Iteration {
+        let mut graph = zoo::build(model, Some(batch), None).unwrap();
+        form.shape(&mut graph, options.mode).unwrap();
+        form.lower(&graph, options).unwrap()
+    }
+
+    #[test]
+    fn a_checkpointed_block_runs_its_attention_twice_forward_and_once_backward() {
+        let form = Form { checkpoint: Checkpoint::Full, ..Form::default() };
+        let [plain, again] = [Form::default(), form].map(|f| lowered(f, "gpt2", 8, &AMP));
+        let attention = |i: &Iteration, pass, phase| {
+            let all = i.steps.iter().filter(|s| matches!(s.call.op, Op::Attention(_)));
+            all.filter(|s| s.call.pass == pass && s.phase == phase).count()
+        };
+        // Twelve blocks.
+        assert_eq!(attention(&plain, Pass::Fwd, Phase::Backward), 0);
+        assert_eq!(attention(&again, Pass::Fwd, Phase::Forward), 12);
+        assert_eq!(attention(&again, Pass::Fwd, Phase::Backward), 12);
+        assert_eq!(attention(&again, Pass::Bwd, Phase::Backward), 12);
+        // Measured on an H200: 13,080 and 6,710 MiB.
+        assert!((plain.memory.peak.mib() / 13080.0 - 1.0).abs() < 0.02, "{:?}", plain.memory);
+        assert!((again.memory.peak.mib() / 6710.0 - 1.0).abs() < 0.02, "{:?}", again.memory);
+    }
+
+    #[test]
+    fn fewer_kept_inputs_compute_no_less() {
+        let every = |k| Form { checkpoint: Checkpoint::Every(k), ..Form::default() };
+        let full = Form { checkpoint: Checkpoint::Full, ..Form::default() };
+        assert_eq!(lowered(every(1), "resnet18", 8, &AMP), lowered(full, "resnet18", 8, &AMP));
+        let [one, two] = [1, 2].map(|k| lowered(every(k), "resnet18", 8, &AMP).steps.len());
+        assert!(one <= two, "{one} {two}");
+    }
+
+    #[test]
+    fn checkpoints_are_for_training() {
+        let mut graph = zoo::build("gpt2", Some(1), None).unwrap();
+        let form = Form { checkpoint: Checkpoint::Full, ..Form::default() };
+        let refused = form.shape(&mut graph, Mode::Infer).unwrap_err().to_string();
+        assert!(refused.contains("--mode train"), "{refused}");
+    }
+
+    #[test]
+    fn compiled_training_takes_the_memory_that_was_measured() {
+        // Peaks of an H200, MiB.
+        for (model, batch, measured) in [
+            ("resnet50", 64, 2958.0),
+            ("gpt2", 8, 7190.0),
+            ("resnet18", 128, 1553.0),
+            ("convnext_tiny", 64, 3858.0),
+            ("mobilenet_v2", 256, 6885.0),
+            ("efficientnet_b0", 128, 3577.0),
+            ("densenet121", 32, 2159.0),
+        ] {
+            let peak = lowered(Form::from(Run::Compile), model, batch, &AMP).memory.peak.mib();
+            assert!((peak / measured - 1.0).abs() < 0.05, "{model}: {peak} MiB, measured {measured}");
+        }
+    }
+
+    #[test]
+    fn a_compiled_encoder_of_hugging_face_multiplies_plainly() {
+        let attention = |i: &Iteration| i.steps.iter().any(|s| matches!(s.call.op, Op::Attention(_)));
+        let options = LowerOptions { mode: Mode::Infer, ..AMP };
+        assert!(attention(&lowered(Form::default(), "bert-base", 2, &options)));
+        assert!(!attention(&lowered(Form::from(Run::Compile), "bert-base", 2, &options)));
+        assert!(attention(&lowered(Form::from(Run::Compile), "vit_b_16", 2, &options)));
+    }
+}
