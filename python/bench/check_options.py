@@ -91,28 +91,31 @@ def main() -> int:
         said = f"at most {limit:.0%}" if floor < 0 else f"{floor:.0%} to {limit:.0%}"
         print(f"{'holds ' if holds else 'MISSED'}  {what}: {figure:.1%}, {said}{f' ({where})' if where else ''}")
 
+    def bars(said: str, chosen: list[Row], what: str, on_average: float | None, at_most: float | None) -> None:
+        if not chosen:
+            print(f"no rows  {said}, {what}")
+            return
+        if on_average is not None:
+            bar(f"{said}, {what}, mean of {len(chosen)}", mean(chosen, what), on_average)
+        if at_most is not None:
+            worst, where = most(chosen, what)
+            bar(f"{said}, {what}, most", worst, at_most, where)
+
     compiled, graphs = [r for r in rows if r.compiled], [r for r in rows if r.graph]
     eager = [r for r in rows if not r.compiled and not r.graph]
     print(f"\n{len(rows)} rows; compiled ones by {'listings' if listings else 'the rule of fusion'}")
-    bar("compiled, busy, mean", mean(compiled, "busy"), 0.06)
-    bar("compiled, busy, most", *_with_limit(most(compiled, "busy"), 0.15))
-    bar("compiled training, memory, mean", mean((r for r in compiled if r.mode == "train"), "memory"), 0.03)
-    bar("compiled inference, memory, mean", mean((r for r in compiled if r.mode == "infer"), "memory"), 0.06)
-    bar("compiled, kernels, most", *_with_limit(most(compiled, "kernels"), 0.10))
-    bar("graph replays, iteration, mean", mean(graphs, "iteration"), 0.05)
-    bar("graph replays, iteration, most", *_with_limit(most(graphs, "iteration"), 0.10))
-    bar("eager options, busy, mean", mean(eager, "busy"), 0.05)
-    bar("eager options, busy, most", *_with_limit(most(eager, "busy"), 0.10))
+    bars("compiled", compiled, "busy", 0.06, 0.15)
+    bars("compiled training", [r for r in compiled if r.mode == "train"], "memory", 0.03, None)
+    bars("compiled inference", [r for r in compiled if r.mode == "infer"], "memory", 0.06, None)
+    bars("compiled", compiled, "kernels", None, 0.10)
+    bars("graph replays", graphs, "iteration", 0.05, 0.10)
+    bars("eager options", eager, "busy", 0.05, 0.10)
     bound = [r for r in rows if r.host_bound]
-    bar(f"host-bound iterations, mean of {len(bound)}", mean(bound, "iteration"), 0.19)
-    bias = statistics.median(r.off["iteration"] for r in bound)
-    bar("host-bound iterations, bias", abs(bias), 0.05, f"median {bias:+.1%}, mean {statistics.mean(r.off['iteration'] for r in bound):+.1%}")
+    bars("host-bound", bound, "iteration", 0.19, None)
+    bias = statistics.median([r.off["iteration"] for r in bound] or [0.0])
+    bar("host-bound iterations, bias", abs(bias), 0.05, f"median {bias:+.1%}")
     bar("the interval holds", statistics.mean(r.inside for r in rows), 0.95, floor=0.85)
     return 1 if missed else 0
-
-
-def _with_limit(worst: tuple[float, str], limit: float) -> tuple[float, float, str]:
-    return worst[0], limit, worst[1]
 
 
 if __name__ == "__main__":

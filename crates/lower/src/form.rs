@@ -117,7 +117,7 @@ impl Form {
         } else {
             graph
         };
-        let iteration = if run.compiles() { lower_fused(graph, options)? } else { lower(graph, options)? };
+        let iteration = if run.compiles() { lower_fused(graph, *options)? } else { lower(graph, options)? };
         let iteration = launched(iteration, run);
         Ok(Iteration { autotuned: self.autotuned, ..iteration })
     }
@@ -148,16 +148,16 @@ mod tests {
 
     const AMP: LowerOptions = LowerOptions { mode: Mode::Train, precision: Precision::Amp, optimizer: None };
 
-    fn lowered(form: Form, model: &str, batch: u64, options: &LowerOptions) -> Iteration {
+    fn lowered(form: Form, model: &str, batch: u64, options: LowerOptions) -> Iteration {
         let mut graph = zoo::build(model, Some(batch), None).unwrap();
         form.shape(&mut graph, options.mode).unwrap();
-        form.lower(&graph, options).unwrap()
+        form.lower(&graph, &options).unwrap()
     }
 
     #[test]
     fn a_checkpointed_block_runs_its_attention_twice_forward_and_once_backward() {
         let form = Form { checkpoint: Checkpoint::Full, ..Form::default() };
-        let [plain, again] = [Form::default(), form].map(|f| lowered(f, "gpt2", 8, &AMP));
+        let [plain, again] = [Form::default(), form].map(|f| lowered(f, "gpt2", 8, AMP));
         let attention = |i: &Iteration, pass, phase| {
             let all = i.steps.iter().filter(|s| matches!(s.call.op, Op::Attention(_)));
             all.filter(|s| s.call.pass == pass && s.phase == phase).count()
@@ -176,8 +176,8 @@ mod tests {
     fn fewer_kept_inputs_compute_no_less() {
         let every = |k| Form { checkpoint: Checkpoint::Every(k), ..Form::default() };
         let full = Form { checkpoint: Checkpoint::Full, ..Form::default() };
-        assert_eq!(lowered(every(1), "resnet18", 8, &AMP), lowered(full, "resnet18", 8, &AMP));
-        let [one, two] = [1, 2].map(|k| lowered(every(k), "resnet18", 8, &AMP).steps.len());
+        assert_eq!(lowered(every(1), "resnet18", 8, AMP), lowered(full, "resnet18", 8, AMP));
+        let [one, two] = [1, 2].map(|k| lowered(every(k), "resnet18", 8, AMP).steps.len());
         assert!(one <= two, "{one} {two}");
     }
 
@@ -201,7 +201,7 @@ mod tests {
             ("efficientnet_b0", 128, 3577.0),
             ("densenet121", 32, 2159.0),
         ] {
-            let peak = lowered(Form::from(Run::Compile), model, batch, &AMP).memory.peak.mib();
+            let peak = lowered(Form::from(Run::Compile), model, batch, AMP).memory.peak.mib();
             assert!((peak / measured - 1.0).abs() < 0.05, "{model}: {peak} MiB, measured {measured}");
         }
     }
@@ -210,8 +210,8 @@ mod tests {
     fn a_compiled_encoder_of_hugging_face_multiplies_plainly() {
         let attention = |i: &Iteration| i.steps.iter().any(|s| matches!(s.call.op, Op::Attention(_)));
         let options = LowerOptions { mode: Mode::Infer, ..AMP };
-        assert!(attention(&lowered(Form::default(), "bert-base", 2, &options)));
-        assert!(!attention(&lowered(Form::from(Run::Compile), "bert-base", 2, &options)));
-        assert!(attention(&lowered(Form::from(Run::Compile), "vit_b_16", 2, &options)));
+        assert!(attention(&lowered(Form::default(), "bert-base", 2, options)));
+        assert!(!attention(&lowered(Form::from(Run::Compile), "bert-base", 2, options)));
+        assert!(attention(&lowered(Form::from(Run::Compile), "vit_b_16", 2, options)));
     }
 }

@@ -180,7 +180,7 @@ fn plain_attention(op: &GraphOp) -> bool {
 }
 
 /// Options of a graph that was not recorded, beside formats and launches.
-fn of_graph(graph: &Graph, options: &LowerOptions, form: &Form) -> Vec<Vec<Step<'static>>> {
+fn of_graph(graph: &Graph, options: LowerOptions, form: &Form) -> Vec<Vec<Step<'static>>> {
     let mut groups: Vec<Vec<Step<'static>>> = Vec::new();
     let convolves = graph.nodes.iter().any(|n| matches!(n.op, GraphOp::Conv { .. }));
     if convolves && !form.channels_last && !form.run.is_some_and(Run::compiles) {
@@ -302,7 +302,7 @@ pub fn rank_together(
     let mut groups: Vec<Vec<Step<'_>>> = vec![launches(run)];
     if !recorded {
         groups.push(formats(options.precision, gpu));
-        groups.extend(of_graph(graph, &options, &base.form));
+        groups.extend(of_graph(graph, options, &base.form));
     }
     // Each alone, then each choice of one group with each of another, then all groups together.
     let mut trials: Vec<Trial> = Vec::new();

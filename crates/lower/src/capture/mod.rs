@@ -74,7 +74,10 @@ impl Capture {
         let Some(compile) = &self.compile else { return notes };
         if compile.graphs > 0 {
             let by = compile.torch.as_ref().map_or_else(String::new, |v| format!(" by PyTorch {v}"));
-            notes.push(format!("compiled for {}{by}: another GPU or version may get other kernels", compile.gpu));
+            notes.push(format!(
+                "compiled for {}{by}: another GPU or version may get other kernels",
+                compile.gpu
+            ));
         }
         notes.extend(compile.breaks.iter().map(|why| format!("the compiler broke the graph: {why}")));
         if compile.autotune {

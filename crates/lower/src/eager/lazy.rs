@@ -39,11 +39,15 @@ impl Lowering<'_> {
     pub(super) fn settle(&mut self, kind: &Backward, inputs: &[Value], outs: &[Value]) {
         let Some(lazy) = &mut self.lazy else { return };
         if kind.is_library() {
-            inputs.iter().chain(outs).for_each(|v| self.memory.write(v.storage));
+            for v in inputs.iter().chain(outs) {
+                self.memory.write(v.storage);
+            }
             self.memory.next_kernel();
             return;
         }
-        inputs.iter().for_each(|v| self.memory.read_later(v.storage));
+        for v in inputs {
+            self.memory.read_later(v.storage);
+        }
         if matches!(kind, Backward::Cat { .. }) {
             // Not computed again.
             return;
@@ -108,7 +112,9 @@ impl Lowering<'_> {
     /// A call of a library in backward has written its results.
     pub(super) fn settle_results(&mut self, node: &GradNode, results: &[Option<Value>]) {
         if self.lazy.is_some() && node.kind.is_library() {
-            results.iter().flatten().for_each(|r| self.memory.write(r.storage));
+            for r in results.iter().flatten() {
+                self.memory.write(r.storage);
+            }
             self.memory.next_kernel();
         }
     }

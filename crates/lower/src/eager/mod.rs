@@ -107,15 +107,15 @@ const GENERATION_LEAD: f64 = 2.5e-3;
 
 /// The operators, host work and memory of one iteration of `graph`.
 pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelError> {
-    lower_with(graph, options, false)
+    lower_with(graph, *options, false)
 }
 
 /// As [`lower`], with the memory of a compiled run: the operators are still those of eager code.
-pub(crate) fn lower_fused(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelError> {
+pub(crate) fn lower_fused(graph: &Graph, options: LowerOptions) -> Result<Iteration, ModelError> {
     lower_with(graph, options, true)
 }
 
-fn lower_with(graph: &Graph, options: &LowerOptions, fused: bool) -> Result<Iteration, ModelError> {
+fn lower_with(graph: &Graph, options: LowerOptions, fused: bool) -> Result<Iteration, ModelError> {
     if let Some(fixed) = &graph.fixed {
         return Ok(fixed.iteration.clone());
     }
