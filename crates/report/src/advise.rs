@@ -3,8 +3,11 @@
 //! An option is a change that the caller can make to the run (how it is launched, layout, number formats, optimizer, attention, algorithms,
 //! checkpoints, accumulation, batch); for what was recorded the launch and the algorithms can change. Every line says what to write, and at what price.
 
-use preflop_cost::{Catalogue, Pricing};
-use preflop_gpu::{Gpu, catalog};
+mod beside;
+
+pub use beside::Cheaper;
+use beside::{cheaper, on_host};
+use preflop_gpu::Gpu;
 use preflop_graph::graph::GraphOp;
 use preflop_graph::{
     Checkpoint, Graph, Implementation, Iteration, LowerOptions, Mode, OptimizerChoice, Phase, Precision,
@@ -59,19 +62,6 @@ pub struct Ranking {
     pub cheaper: Option<Cheaper>,
     /// What a reader should know.
     pub notes: Vec<String>,
-}
-
-/// Another GPU for the same run.
-#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
-pub struct Cheaper {
-    /// Its name.
-    pub gpu: String,
-    /// The run as asked for, there.
-    pub iteration_ms: f64,
-    /// Its price.
-    pub usd_per_hour: f64,
-    /// The price of the GPU asked about.
-    pub instead_of_usd_per_hour: f64,
 }
 
 /// A run with some options changed.
@@ -245,37 +235,6 @@ pub fn rank(
     ranking
 }
 
-/// Time that counts as equal.
-const AS_FAST: f64 = 1.02;
-
-/// The cheapest GPU of the catalogue that has room and is as fast.
-fn cheaper(model: &TimeModel, iteration: &Iteration, gpu: &Gpu, precision: Precision) -> Option<Cheaper> {
-    let prices = Catalogue::embedded().ok()?;
-    let price = |name: &str| prices.quote(name, Pricing::OnDemand).map(|q| q.usd_per_hour);
-    let ours = price(&gpu.name)?;
-    let now = model.predict_iteration(iteration, gpu).time;
-    let reserve = preflop_cost::Reserve::default();
-    let peak = preflop_cost::fit::prudent_peak(iteration);
-    let mut found: Option<Cheaper> = None;
-    for other in catalog::all().ok()? {
-        let Some(usd) = price(&other.name).filter(|usd| *usd < ours) else { continue };
-        let dearer = found.as_ref().is_some_and(|f| f.usd_per_hour <= usd);
-        if dearer || !reserve.fits(peak, &other) || preflop_cost::search::lacks(&other, precision).is_some() {
-            continue;
-        }
-        let time: Seconds = model.predict_iteration(iteration, &other).time;
-        if time.0 <= now.0 * AS_FAST {
-            found = Some(Cheaper {
-                gpu: other.name,
-                iteration_ms: time.ms(),
-                usd_per_hour: usd,
-                instead_of_usd_per_hour: ours,
-            });
-        }
-    }
-    found
-}
-
 /// As [`rank`], with at most so many options together: one takes a tenth of the time that three take.
 pub fn rank_together(
     model: &TimeModel,
@@ -395,32 +354,6 @@ pub fn rank_together(
 const MOST_TOGETHER: usize = 3;
 /// What is said about compiled forms that no compiler listed.
 const RULE: &str = "compiled forms follow a rule of fusion; `preflop.capture` of the compiled step lists the compiler's own kernels";
-
-/// Bytes a second from pinned memory of the host: PCIe 4 with 16 lanes.
-const FROM_HOST: f64 = 25e9;
-/// Share of an iteration from which a copy of its inputs is worth a word.
-const COPY_WORTH: f64 = 0.02;
-
-/// What the copy of an iteration's inputs from the host would take.
-fn on_host(graph: &Graph, time: Seconds) -> Option<String> {
-    let inputs = graph.nodes.iter().filter(|n| n.op == GraphOp::Input).flat_map(|n| &n.outputs);
-    let bytes: f64 = inputs
-        .map(|&t| {
-            let tensor = &graph.tensors[t as usize];
-            let size = if tensor.content == preflop_graph::graph::Content::Int { 8.0 } else { 4.0 };
-            tensor.shape.numel() as f64 * size
-        })
-        .sum();
-    let copy = Seconds(bytes / FROM_HOST);
-    (copy.0 > COPY_WORTH * time.0).then(|| {
-        format!(
-            "the inputs are taken to be on the GPU: {:.0} MiB from the host take {:.2} ms over PCIe 4 unless a loader hides them (DataLoader(.., pin_memory=True), \
-             x.to(\"cuda\", non_blocking=True))",
-            bytes / 1_048_576.0,
-            copy.ms()
-        )
-    })
-}
 
 /// Two batches for one step of the optimizer: the second one's gradients are added to the first one's.
 fn accumulated(iteration: &Iteration) -> Iteration {
