@@ -17,6 +17,8 @@ class Advice(TypedDict):
     cost: list[str]
     fits: bool
     gain: float
+    gain_high: float
+    gain_low: float
     high_ms: float
     how: list[str]
     iteration_ms: float
@@ -42,6 +44,15 @@ class Change(TypedDict):
     memory_mib: float
     samples_per_s: float
     time_ratio: float
+
+
+class Cheaper(TypedDict):
+    """Another GPU for the same run."""
+
+    gpu: str
+    instead_of_usd_per_hour: float
+    iteration_ms: float
+    usd_per_hour: float
 
 
 class DeltaAnswer(TypedDict):
@@ -298,9 +309,12 @@ class PageView(TypedDict):
 class PredictQuestion(TypedDict):
     """What was asked for."""
 
+    algorithms: str
     batch: int
+    checkpoint: str
     context: NotRequired[int]
     gpu: str
+    layout: str
     mode: str
     model: str
     notes: list[str]
@@ -314,9 +328,12 @@ class PredictQuestion(TypedDict):
 class Prediction(TypedDict):
     """The answer, with the names and units that scripts rely on."""
 
+    algorithms: str
     batch: int
+    checkpoint: str
     context: NotRequired[int]
     gpu: str
+    layout: str
     mode: str
     model: str
     notes: list[str]
@@ -362,6 +379,7 @@ class Ranking(TypedDict):
 
     already: list[str]
     base_ms: float
+    cheaper: NotRequired[Cheaper]
     notes: list[str]
     options: list[Advice]
 

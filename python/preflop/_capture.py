@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
@@ -158,17 +159,61 @@ def predict(
     precision: str = "pytorch",
     loss: Callable[[Any], torch.Tensor] | None = None,
     name: str | None = None,
+    run: str | None = None,
+    checkpoint: str = "none",
+    algorithms: str = "heuristic",
 ) -> Prediction:
     """How long one iteration of ``model`` takes on ``gpu``.
 
     ``inputs`` is a tensor, a tuple of arguments or a dictionary of keyword arguments; their values don't matter.
     ``precision`` is pytorch (its default: TF32 in convolutions, fp32 products), fp32 (no TF32), tf32, amp (bf16 autocast), bf16
     or fp16. Without ``loss``, training takes the loss that the model
-    returns, or the cross-entropy of its first output.
+    returns, or the cross-entropy of its first output. ``checkpoint="full"`` computes each block of the model's lists of modules again in
+    backward; ``run`` and ``algorithms`` are those of :meth:`Graph.predict`.
     """
     return trace(
-        model, inputs, mode=mode, optimizer=optimizer, precision=precision, loss=loss, name=name
-    ).predict(gpu)
+        model, inputs, mode=mode, optimizer=optimizer, precision=precision, loss=loss, name=name, checkpoint=checkpoint
+    ).predict(gpu, run=run, algorithms=algorithms)
+
+
+def _blocks(module: torch.nn.Module) -> list[torch.nn.Module]:
+    """The outermost modules that have a number in a list."""
+    out = []
+    for name, child in module.named_children():
+        if name.isdigit():
+            inner = [c for n, c in child.named_children() if n.isdigit()]
+            out += inner if inner and len(inner) == len(list(child.children())) else [child]
+        else:
+            out += _blocks(child)
+    return [b for b in out if any(True for _ in b.parameters())]
+
+
+@contextlib.contextmanager
+def _checkpointed(model: torch.nn.Module, checkpoint: str, training: bool) -> Iterator[None]:
+    """``model`` with each block computed again in backward."""
+    if checkpoint == "none":
+        yield
+        return
+    from torch.utils.checkpoint import checkpoint as again
+
+    hint = "call `torch.utils.checkpoint` where you want it and record the step with `preflop.capture`"
+    if checkpoint != "full":
+        raise PreflopError(f"unknown checkpoint `{checkpoint}` for a module", hint=f"none or full; for others {hint}")
+    if not training:
+        raise PreflopError("`checkpoint` is about backward, so it is for mode train")
+    blocks = _blocks(model)
+    if not blocks:
+        raise PreflopError("the model has no list of blocks to checkpoint", hint=hint)
+    own = [block.__dict__.get("forward") for block in blocks]
+    try:
+        for block in blocks:
+            block.forward = functools.partial(again, block.forward, use_reentrant=False)
+        yield
+    finally:
+        for block, forward in zip(blocks, own):
+            block.__dict__.pop("forward", None)
+            if forward is not None:
+                block.forward = forward
 
 
 def trace(
@@ -180,6 +225,7 @@ def trace(
     precision: str = "pytorch",
     loss: Callable[[Any], torch.Tensor] | None = None,
     name: str | None = None,
+    checkpoint: str = "none",
 ) -> Graph:
     """The graph that :func:`predict` asks; arguments as there."""
     torch = _torch()
@@ -221,7 +267,7 @@ def trace(
         backends.cuda.matmul.allow_tf32 = precision == "tf32"
         backends.cudnn.allow_tf32 = precision in ("pytorch", "tf32")
         model.train(training)
-        with weights_as(cast):
+        with weights_as(cast), _checkpointed(model, checkpoint, training):
             return capture(step, name=name or type(model).__name__)
     finally:
         backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32 = before[:2]

@@ -29,7 +29,7 @@ from ._errors import CaptureError, PreflopError
 from ._tensor import GpuTensor, tensors_in
 
 #: Raised when older listings would be misread.
-_LISTING_VERSION = 1
+_LISTING_VERSION = 2
 #: Names of the function that stands for a compiled one, over the versions of PyTorch.
 _ENTRANCES = ("compile_wrapper", "_fn")
 #: A compiler that takes longer hangs.
@@ -62,6 +62,7 @@ class Compilation:
         self.failed: list[str] = []
         self.asked: list[str] = []
         self.graphs = 0
+        self.breaks: list[str] = []
         self.seconds = 0.0
         self.entered: types.FrameType | None = None
         self.region: _Region | None = None
@@ -78,7 +79,9 @@ class Compilation:
             return None
         return {
             "gpu": self.session.compile_gpu,
+            "torch": torch.__version__,
             "graphs": self.graphs,
+            "breaks": self.breaks,
             "seconds": round(self.seconds, 1),
             "cuda_graphs": any("cudagraph" in a for a in self.asked),
             "autotune": any("autotune" in a or "tuning" in a for a in self.asked),
@@ -257,6 +260,7 @@ class Compilation:
         finally:
             self.seconds += time.monotonic() - begin
         self.graphs += listing["graphs"]
+        self.breaks += [why for why in listing["breaks"] if why not in self.breaks]
         self.asked += [a for a in listing["asked"] if a not in self.asked]
         return listing
 

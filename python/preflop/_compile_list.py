@@ -256,6 +256,9 @@ def listed(session: Any, stack: contextlib.ExitStack, gpu: TargetGpu, outside: l
         finally:
             real(None)
 
+    from torch._dynamo.utils import counters
+
+    earlier = dict(counters["graph_break"])
     with pretend_gpu(gpu), no_primary_context(), stand_ins(listing), replaced_all(items), _Watch(listing):
         with listing.quiet():
             out = run()
@@ -272,9 +275,16 @@ def listed(session: Any, stack: contextlib.ExitStack, gpu: TargetGpu, outside: l
         "tensors": listing.tensors,
         "storages": listing.storages,
         "graphs": listing.graphs,
+        "breaks": [_first_line(why) for why in counters["graph_break"] if why not in earlier],
         "asked": listing.asked,
         "gradients": sum(g is not None for g in gradients),
     }
+
+
+def _first_line(why: Any) -> str:
+    """What Dynamo says about a break, without its advice."""
+    lines = [line.strip() for line in str(why).splitlines() if line.strip()]
+    return lines[0][:200] if lines else "for no reason that is given"
 
 
 def _plain(value: Any) -> Any:

@@ -76,12 +76,15 @@ class Graph:
             self._path = path
         return self._path
 
-    def predict(self, gpu: str, *, run: str | None = None) -> Prediction:
+    def predict(self, gpu: str, *, run: str | None = None, algorithms: str = "heuristic") -> Prediction:
         """How long the iteration takes on a GPU (a name of ``preflop gpus``, or the path of a GPU file).
 
         ``run`` is ``eager``, ``graph``, ``compile`` or ``compile-graph``; without it the iteration is launched as it was recorded.
+        ``algorithms`` of convolutions are those of the library's ``heuristic``, or ``autotuned`` as with ``torch.backends.cudnn.benchmark``.
         """
         how = () if run is None else ("--run", run)
+        if algorithms != "heuristic":
+            how += ("--algorithms", algorithms)
         said = answer("predict", self._file(), "--gpu", gpu, *how)
         return Prediction._of(said, self._assumptions(gpu, said["gpu_busy_ms"]))
 

@@ -24,6 +24,8 @@ _IGNORED_NAMESPACES = ("prim", "prims", "profiler")
 _SET_UP = ("aten::_cudnn_rnn_flatten_weight",)
 
 
+#: Steps of optimizers that return nothing, and that older versions of PyTorch can't run without a GPU.
+_IN_PLACE_ONLY = ("aten::_fused_sgd_", "aten::_fused_adagrad_")
 #: Work that belongs on the GPU.
 _PRODUCTS = tuple(getattr(torch.ops.aten, name).default for name in ("mm", "addmm", "bmm", "baddbmm", "convolution"))
 
@@ -124,6 +126,8 @@ class Recorder(TorchDispatchMode):
             return kernel(*args, **kwargs)
 
     def _run(self, func: Any, facts: _Facts, args: Any, kwargs: dict[str, Any]) -> Any:
+        if facts.name in _IN_PLACE_ONLY:
+            return None
         handler = _sizes.HANDLERS.get(facts.name)
         try:
             if handler is not None:

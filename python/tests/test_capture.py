@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import preflop
+from preflop import _capture
 
 
 def step_of(model: nn.Module, optimizer: torch.optim.Optimizer | None = None):
@@ -95,6 +96,7 @@ def test_checkpointing_runs_the_forward_twice_and_keeps_less(reentrant: bool) ->
         (lambda p: torch.optim.Adam(p), "adam_foreach"),
         (lambda p: torch.optim.Adam(p, foreach=False), "adam_single"),
         (lambda p: torch.optim.AdamW(p, fused=True), "adam"),
+        (lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, fused=True), "sgd_fused"),
     ],
 )
 def test_optimizers_are_recognised(make, operator: str) -> None:
@@ -220,3 +222,31 @@ def test_mistakes_are_exceptions() -> None:
     assert preflop.predict(model, torch.empty(2, 8), "a100").iteration_ms > 0
     model(torch.randn(2, 8)).sum().backward()
     assert model.weight.grad is not None
+
+
+def test_checkpointed_blocks_are_computed_twice_and_left_as_they_were() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(64, 64)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return F.gelu(self.layer(x))
+
+    model = nn.Sequential(*(Block() for _ in range(3)))
+    counts = [_capture.trace(model, torch.zeros(8, 64), checkpoint=how).operator_counts() for how in ("none", "full")]
+    assert counts[0]["aten::addmm"] == 3 and counts[1]["aten::addmm"] == 6
+    assert all("forward" not in block.__dict__ for block in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"checkpoint": "full"}, "no list of blocks"),
+        ({"checkpoint": "every=2"}, "unknown checkpoint"),
+        ({"checkpoint": "full", "mode": "infer"}, "mode train"),
+    ],
+)
+def test_checkpoints_that_cannot_be_are_refused(options: dict[str, str], said: str) -> None:
+    with pytest.raises(preflop.PreflopError, match=said):
+        preflop.predict(nn.Linear(4, 4), torch.zeros(2, 4), "h200", **options)

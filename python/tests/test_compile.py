@@ -78,3 +78,36 @@ def test_a_captured_graph_counts_when_it_is_replayed_and_not_before() -> None:
     once = preflop.capture(lambda: model(x))
     # Two replays on the GPU, no launches on the host.
     assert graph.predict("h200").host_ms < once.predict("h200").host_ms
+
+
+def test_graphed_callables_are_replayed_in_both_directions() -> None:
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    with preflop.record() as graph:
+        model.to("cuda")
+        x = torch.randn(8, 64, device="cuda")
+        graphed = torch.cuda.make_graphed_callables(model, (x,))
+        assert graphed is model
+        graphed(x).sum().backward()
+        model.eval()
+        model(x)
+    ops = graph.document["ops"]
+    replayed = [op["op"] for op in ops if op.get("replayed")]
+    # Two layers forward, two in backward less the gradient of the first one's input; the call in another mode is eager.
+    assert replayed.count("aten::addmm") == 2 and replayed.count("aten::mm") == 3
+    assert sum(op["op"] == "aten::addmm" for op in ops) == 4
+
+
+def test_a_broken_graph_is_said() -> None:
+    first, second = nn.Linear(64, 64), nn.Linear(64, 8)
+
+    def broken(x: torch.Tensor) -> torch.Tensor:
+        y = first(x)
+        torch._dynamo.graph_break()
+        return second(y)
+
+    with preflop.record() as graph, torch.no_grad():
+        torch.compile(broken)(torch.randn(8, 64, device="cuda"))
+    compiled = graph.document["compile"]
+    assert compiled["graphs"] == 2 and compiled["torch"] == torch.__version__
+    assert any("graph_break" in why for why in compiled["breaks"])
+    assert any("broke the graph" in note for note in graph.predict("h200").notes)

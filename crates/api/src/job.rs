@@ -4,7 +4,7 @@ use crate::error::ApiError;
 use crate::question::Run;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit};
-use preflop_core::model::{Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
+use preflop_core::model::{Form, Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, zoo};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,13 +19,17 @@ pub struct Job {
     pub seq: Option<u64>,
     /// How it was lowered.
     pub options: LowerOptions,
+    /// In which form it is run.
+    pub form: Form,
+    /// What a reader should know about it.
+    pub notes: Vec<String>,
     /// The optimizer of a training step.
     pub optimizer: Option<OptimizerChoice>,
     /// Its operators.
     pub iteration: Iteration,
 }
 
-type Key = (String, Option<u64>, Option<u64>, Precision, Mode, Option<OptimizerChoice>);
+type Key = (String, Option<u64>, Option<u64>, Precision, Mode, Option<OptimizerChoice>, Form);
 
 /// Runs kept; the largest models take about a megabyte each.
 const KEPT: usize = 64;
@@ -81,7 +85,7 @@ impl Default for Memory {
 
 /// What the largest batch depends on: model, tokens, number formats, mode, optimizer, and the bytes of the GPU. Not the
 /// batch that was asked for.
-type Room = (String, Option<u64>, Precision, Mode, Option<OptimizerChoice>, u64);
+type Room = (String, Option<u64>, Precision, Mode, Option<OptimizerChoice>, Form, u64);
 
 /// Largest batches kept: every GPU's of every format, mode and optimizer of ten models.
 const KEPT_LARGEST: usize = 1 << 14;
@@ -96,12 +100,19 @@ impl Memory {
             options.precision,
             options.mode,
             options.optimizer,
+            job.form,
             gpu.memory.0.to_bits(),
         );
         if let Some(known) = self.largest.lock().unwrap_or_else(PoisonError::into_inner).get(&room) {
             return Ok(*known);
         }
-        let peak = |batch| fit::peak_of_zoo(&job.model, batch, job.seq, options);
+        let peak = |batch| {
+            fit::peak(batch, || {
+                let mut graph = zoo::build(&job.model, Some(batch), job.seq)?;
+                job.form.shape(&mut graph, options.mode)?;
+                job.form.lower(&graph, options)
+            })
+        };
         let largest = fit::largest_batch(gpu, reserve, zoo::MAX_BATCH, peak)?;
         let mut kept = self.largest.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT_LARGEST {
@@ -119,13 +130,24 @@ impl Memory {
 
     /// The run, lowered now or before.
     pub fn job(&self, run: &Run) -> Result<Arc<Job>, ApiError> {
-        let key: Key = (run.model.to_lowercase(), run.batch, run.seq, run.precision, run.mode, run.optimizer);
+        let form = run.form();
+        let key: Key =
+            (run.model.to_lowercase(), run.batch, run.seq, run.precision, run.mode, run.optimizer, form);
         self.jobs.get(key, || {
-            let graph = self.graph(run)?;
+            let shared = self.graph(run)?;
+            let mut shaped: Graph;
+            let graph: &Graph = if (Form { run: None, ..form }).is_plain() {
+                &shared
+            } else {
+                shaped = (*shared).clone();
+                form.shape(&mut shaped, run.mode)?;
+                &shaped
+            };
             let options = LowerOptions { mode: run.mode, precision: run.precision, optimizer: run.optimizer };
-            let iteration = lower(&graph, &options)?;
+            let iteration = form.lower(graph, &options)?;
             let (model, optimizer) = (graph.name.clone(), graph.steps_with(&options));
-            Ok(Job { model, batch: graph.samples, seq: graph.seq, options, optimizer, iteration })
+            let (batch, seq, notes) = (graph.samples, graph.seq, form.notes(graph, &iteration));
+            Ok(Job { model, batch, seq, options, form, notes, optimizer, iteration })
         })
     }
 }

@@ -46,8 +46,24 @@ pub struct Question {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub optimizer_implementation: Option<&'static str>,
+    /// How feature maps lie: nchw, channels-last. A recorded iteration has its own layout.
+    pub layout: &'static str,
+    /// Which activations are computed again in backward: none, full, every=K.
+    pub checkpoint: String,
+    /// How algorithms of convolutions are chosen: heuristic, autotuned.
+    pub algorithms: &'static str,
     /// What a reader of the result should know.
     pub notes: Vec<String>,
+}
+
+/// The name of a layout.
+pub fn layout_name(channels_last: bool) -> &'static str {
+    if channels_last { "channels-last" } else { "nchw" }
+}
+
+/// The name of who chooses algorithms.
+pub fn algorithms_name(autotuned: bool) -> &'static str {
+    if autotuned { "autotuned" } else { "heuristic" }
 }
 
 /// The answer, with the names and units that scripts rely on.
@@ -255,10 +271,13 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
         precision: asked.run.precision.name(),
         mode: asked.run.mode.name(),
         context: None,
-        run: "eager",
+        run: job.form.run.unwrap_or_default().name(),
         optimizer: job.optimizer.map(|o| o.rule.name()),
         optimizer_implementation: job.optimizer.and_then(OptimizerChoice::implementation_name),
-        notes: Vec::new(),
+        layout: layout_name(job.form.channels_last),
+        checkpoint: job.form.checkpoint.to_string(),
+        algorithms: algorithms_name(job.form.autotuned),
+        notes: job.notes.clone(),
     };
     let reserve = Reserve::default();
     let largest = if reserve.fits(fit::prudent_peak(&job.iteration), gpu) {

@@ -2,7 +2,7 @@
 
 use crate::schema;
 use preflop_core::Dtype;
-use preflop_core::model::{Mode, OptimizerChoice, Precision};
+use preflop_core::model::{Checkpoint, Form, Mode, OptimizerChoice, Precision, Run as Launching};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -36,6 +36,54 @@ pub struct Run {
     /// Optimizer of a training step; as the model is usually trained if left out.
     #[schema(schema_with = schema::optimizer)]
     pub optimizer: Option<OptimizerChoice>,
+    /// How it is launched.
+    #[serde(default)]
+    #[schema(schema_with = schema::launching)]
+    pub run: Launching,
+    /// How feature maps lie in memory.
+    #[serde(default)]
+    #[schema(schema_with = schema::layout)]
+    pub layout: Layout,
+    /// Activation checkpointing: `none`, `full`, or `every=K` with K blocks for each kept input.
+    #[serde(default)]
+    #[schema(value_type = String)]
+    pub checkpoint: Checkpoint,
+    /// How algorithms of convolutions are chosen.
+    #[serde(default)]
+    #[schema(schema_with = schema::algorithms)]
+    pub algorithms: Algorithms,
+}
+
+impl Run {
+    /// In which form the model is run.
+    pub fn form(&self) -> Form {
+        Form {
+            run: Some(self.run),
+            channels_last: self.layout == Layout::ChannelsLast,
+            checkpoint: self.checkpoint,
+            autotuned: self.algorithms == Algorithms::Autotuned,
+        }
+    }
+}
+
+/// How feature maps lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)]
+pub enum Layout {
+    #[default]
+    Nchw,
+    ChannelsLast,
+}
+
+/// Who chooses algorithms of convolutions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum Algorithms {
+    #[default]
+    Heuristic,
+    Autotuned,
 }
 
 fn train() -> Mode {

@@ -4,7 +4,7 @@ use preflop_core::Dtype;
 use preflop_core::delta::networks;
 use preflop_core::explore::KEYS;
 use preflop_core::gpu::catalog;
-use preflop_core::model::{Mode, OptimizerChoice, Precision, zoo};
+use preflop_core::model::{Mode, OptimizerChoice, Precision, Run, zoo};
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, Object, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 
@@ -58,6 +58,20 @@ pub fn optimizer() -> RefOr<Schema> {
     let text = "Optimizer of a training step; as the model is usually trained if left out. A name alone runs over lists of tensors, \
                 as in PyTorch.";
     schema(names(text, OptimizerChoice::SPELLINGS.map(|(name, _)| name)))
+}
+
+pub fn launching() -> RefOr<Schema> {
+    let text = "How it is launched: operator by operator, as a CUDA graph, through torch.compile, or both.";
+    schema(names(text, Run::ALL.map(Run::name)))
+}
+
+pub fn layout() -> RefOr<Schema> {
+    schema(names("How feature maps lie in memory.", ["nchw", "channels-last"]))
+}
+
+pub fn algorithms() -> RefOr<Schema> {
+    let text = "Algorithms of convolutions: by the library's heuristic, or found by trial (cudnn.benchmark).";
+    schema(names(text, ["heuristic", "autotuned"]))
 }
 
 pub fn rank() -> RefOr<Schema> {

@@ -11,7 +11,7 @@ use preflop_core::cost::fit::Setup;
 use preflop_core::cost::search::usual_batches;
 use preflop_core::cost::{RankBy, Reserve, Search};
 use preflop_core::gpu::catalog;
-use preflop_core::model::{LowerOptions, Mode, Precision, lower, zoo};
+use preflop_core::model::{Checkpoint, LowerOptions, Mode, Precision, lower, zoo};
 use preflop_core::ops::row;
 use preflop_core::time::TimeModel;
 use preflop_core::{Gpu, OpCall};
@@ -108,7 +108,7 @@ fn search(model: &TimeModel) -> Result<(), Box<dyn Error>> {
     let mut lowered = Vec::new();
     for precision in [Precision::Fp32, Precision::Tf32, Precision::Amp, Precision::Bf16] {
         for batch in usual_batches() {
-            let setup = Setup { batch, precision, optimizer: None };
+            let setup = Setup { batch, precision, optimizer: None, checkpoint: Checkpoint::None };
             let graph = zoo::build("resnet50", Some(setup.batch), None)?;
             let options = LowerOptions { mode: Mode::Train, precision, optimizer: None };
             lowered.push((setup, lower(&graph, &options)?));

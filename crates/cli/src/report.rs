@@ -14,9 +14,10 @@ use preflop_core::{Dtype, Gpu, Pass};
 use preflop_language::{Words, words};
 use serde::Serialize;
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
-pub use preflop_api::predict::Question;
+pub use preflop_api::predict::{Question, algorithms_name, layout_name};
 
 /// The answer with what its page needs beside it. As JSON it is the answer alone.
 #[derive(Debug, Serialize)]
@@ -107,7 +108,16 @@ impl<'a> Report<'a> {
         let seq = q.context.map_or(seq, |c| format!(", context {c}"));
         let gpu =
             if self.gpu.title == self.gpu.name { String::new() } else { format!(" ({})", self.gpu.title) };
-        let run = if q.run == "eager" { String::new() } else { format!(", {}", q.run) };
+        let mut run = if q.run == "eager" { String::new() } else { format!(", {}", q.run) };
+        for (what, said, usual) in [
+            ("", q.layout, "nchw"),
+            ("checkpoint ", q.checkpoint.as_str(), "none"),
+            ("", q.algorithms, "heuristic"),
+        ] {
+            if said != usual {
+                let _ = write!(run, ", {what}{said}");
+            }
+        }
         let optimizer = match (q.optimizer, q.optimizer_implementation) {
             (Some(rule), Some(how)) => format!(", {rule} ({how})"),
             (Some(_), None) => ", no optimizer".to_owned(),

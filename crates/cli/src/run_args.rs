@@ -7,14 +7,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use preflop_core::Gpu;
 use preflop_core::cost::search;
 use preflop_core::model::{
-    CacheKind, Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Rule, Run, Stage, launched,
-    lower,
+    CacheKind, Checkpoint, Form, Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Rule, Run,
+    Stage,
 };
 use preflop_import::exported::Bindings;
-
-/// What is said where no compiler was asked.
-const COMPILED_BY_RULE: &str = "the compiled form follows a rule of fusion, not a compiler's listing, and its memory is that of the eager run: \
-    record the step with `preflop.capture` for the kernels that Inductor would launch";
 
 /// Tokens before the new one unless said.
 const DEFAULT_CONTEXT: u64 = 1024;
@@ -59,6 +55,17 @@ pub struct RunArgs {
     #[arg(long, value_name = "RANK", value_parser = input::rank, allow_hyphen_values = true)]
     pub lora: Option<u64>,
 
+    #[command(flatten)]
+    pub form: FormArgs,
+
+    /// Attention as one fused kernel, or as plain products with the scores in memory
+    #[arg(long, value_name = "HOW", default_value = "fused", value_parser = attention())]
+    pub attention: AttentionChoice,
+}
+
+/// In which form a model is run.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct FormArgs {
     /// How it is launched: operator by operator, as a CUDA graph, through torch.compile, or both [default: eager, or as recorded]
     #[arg(long = "run", value_name = "HOW", value_parser = launching())]
     pub launching: Option<Run>,
@@ -67,9 +74,34 @@ pub struct RunArgs {
     #[arg(long, value_name = "LAYOUT", default_value = "nchw", value_parser = layout())]
     pub layout: Layout,
 
-    /// Attention as one fused kernel, or as plain products with the scores in memory
-    #[arg(long, value_name = "HOW", default_value = "fused", value_parser = attention())]
-    pub attention: AttentionChoice,
+    /// Activation checkpointing: `full` computes each block again in backward, `every=K` keeps the input of every K blocks
+    #[arg(long, value_name = "none|full|every=K", default_value = "none")]
+    pub checkpoint: Checkpoint,
+
+    /// Algorithms of convolutions: the library's heuristic, or found by trial (cudnn.benchmark)
+    #[arg(long, value_name = "HOW", default_value = "heuristic", value_parser = algorithms())]
+    pub algorithms: Algorithms,
+}
+
+impl FormArgs {
+    /// As the core takes it.
+    pub fn form(&self) -> Form {
+        Form {
+            run: self.launching,
+            channels_last: self.layout == Layout::ChannelsLast,
+            checkpoint: self.checkpoint,
+            autotuned: self.algorithms == Algorithms::Autotuned,
+        }
+    }
+}
+
+/// Who chooses algorithms of convolutions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithms {
+    /// The library, by its rules.
+    Heuristic,
+    /// A trial of each.
+    Autotuned,
 }
 
 /// What an iteration is.
@@ -213,6 +245,17 @@ fn layout() -> impl TypedValueParser<Value = Layout> {
     ])
 }
 
+/// For `--algorithms`.
+fn algorithms() -> impl TypedValueParser<Value = Algorithms> {
+    choice(vec![
+        (PossibleValue::new("heuristic").help("PyTorch's default"), Algorithms::Heuristic),
+        (
+            PossibleValue::new("autotuned").help("torch.backends.cudnn.benchmark = True"),
+            Algorithms::Autotuned,
+        ),
+    ])
+}
+
 /// For `--attention`.
 fn attention() -> impl TypedValueParser<Value = AttentionChoice> {
     choice(vec![
@@ -233,6 +276,8 @@ pub struct Job {
     pub iteration: Iteration,
     /// How: a recorded iteration has its own mode and formats.
     pub options: LowerOptions,
+    /// In which form.
+    pub form: Form,
     /// How it is launched.
     pub run: Run,
     /// What a reader of the result should know.
@@ -274,9 +319,10 @@ impl RunArgs {
         })
     }
 
-    /// Are layout, attention and open dimensions left as they are?
+    /// Are layout, attention, checkpoints, algorithms and open dimensions left as they are?
     pub fn is_plain(&self) -> bool {
-        self.layout == Layout::Nchw && self.attention == AttentionChoice::Fused && self.dims.is_empty()
+        let form = Form { run: None, ..self.form.form() };
+        form.is_plain() && self.attention == AttentionChoice::Fused && self.dims.is_empty()
     }
 
     /// How the model is lowered.
@@ -301,26 +347,12 @@ impl RunArgs {
         if self.attention == AttentionChoice::Eager {
             graph = graph.with_eager_attention();
         }
-        if self.layout == Layout::ChannelsLast {
-            if graph.fixed.is_some() {
-                let message = format!("`{model}` is a recorded iteration, which has its layout");
-                let hint = "record it with `model.to(memory_format=torch.channels_last)`";
-                return Err(InputError::new(message).hint(hint).into());
-            }
-            graph.channels_last = true;
-        }
         let options = graph.settled(self.options());
-        let recorded = graph.fixed.as_ref().map_or(Run::Eager, |f| f.run);
-        let mut notes = graph.fixed.as_ref().map_or_else(Vec::new, |f| f.notes.clone());
-        let run = self.launching.unwrap_or(recorded);
-        if run.compiles() && !recorded.compiles() {
-            notes.push(COMPILED_BY_RULE.to_owned());
-        }
-        if recorded.compiles() && !run.compiles() {
-            let message = format!("`{model}` was recorded compiled and has no eager form");
-            return Err(InputError::new(message).hint("record it without torch.compile").into());
-        }
-        let iteration = launched(lower(&graph, &options)?, run);
-        Ok(Job { graph, iteration, options, run, notes })
+        let form = self.form.form();
+        form.shape(&mut graph, options.mode)?;
+        let run = form.run(&graph)?;
+        let iteration = form.lower(&graph, &options)?;
+        let notes = form.notes(&graph, &iteration);
+        Ok(Job { graph, iteration, options, form: Form { run: Some(run), ..form }, run, notes })
     }
 }

@@ -31,7 +31,7 @@ pub use units::Dtype;
 /// Networks as graphs, and the operators of one iteration.
 pub mod model {
     pub use preflop_graph::*;
-    pub use preflop_lower::{launched, lower};
+    pub use preflop_lower::{Form, launched, lower};
 }
 
 /// The time of operators and of iterations.

@@ -8,14 +8,12 @@
 //! first tensor, and `share` what the allocator loses to fragmentation plus what the prediction may be short of.
 
 use preflop_gpu::Gpu;
-use preflop_graph::{Iteration, LowerOptions, ModelError, OptimizerChoice, Phase, Precision, zoo};
-use preflop_lower::lower;
+use preflop_graph::{Checkpoint, Iteration, ModelError, OptimizerChoice, Precision};
 use preflop_ops::Op;
-use preflop_schedule::{HostModel, IterationPrediction, phase_time};
+use preflop_schedule::IterationPrediction;
 use preflop_units::dtype::Dtype;
 use preflop_units::{Bytes, Seconds};
 use serde::Serialize;
-use std::collections::HashSet;
 
 /// What must stay free.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -133,14 +131,12 @@ pub fn largest_batch<E>(
     Ok(low.0)
 }
 
-/// The prudent peak of a zoo model at some batch; beyond the model's own limit nothing fits.
-pub fn peak_of_zoo(
-    model: &str,
+/// The prudent peak of what is lowered with some batch; beyond the model's own limit nothing fits.
+pub fn peak(
     batch: u64,
-    seq: Option<u64>,
-    options: &LowerOptions,
+    lowered: impl FnOnce() -> Result<Iteration, ModelError>,
 ) -> Result<Bytes, ModelError> {
-    match zoo::build(model, Some(batch), seq).and_then(|graph| lower(&graph, options)) {
+    match lowered() {
         Err(ModelError::Size { .. }) if batch > 1 => Ok(Bytes(f64::INFINITY)),
         other => other.map(|iteration| prudent_peak(&iteration)),
     }
@@ -155,6 +151,8 @@ pub struct Setup {
     pub precision: Precision,
     /// Optimizer; `None` takes the model's own.
     pub optimizer: Option<OptimizerChoice>,
+    /// Which activations are computed again.
+    pub checkpoint: Checkpoint,
 }
 
 /// A change that needs less memory, and what it does to the time.
@@ -174,37 +172,6 @@ pub struct Change {
     pub time_ratio: f64,
 }
 
-/// Peak and time of a run that keeps only every so-manieth activation and computes the others again.
-///
-/// With n layers in sqrt(n) segments, two times 1/sqrt(n) of the activations live at once: the segments' inputs and one
-/// segment's inside (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4.2). Layers
-/// differ in size, so twice that is taken, and never more than all. The forward runs twice.
-pub fn checkpointed(
-    iteration: &Iteration,
-    p: &IterationPrediction,
-    host: &HostModel,
-) -> Option<(Bytes, Seconds)> {
-    let layers: HashSet<&str> =
-        iteration.steps.iter().filter(|s| s.phase == Phase::Forward).map(|s| s.name.as_str()).collect();
-    let share = 4.0 / (layers.len() as f64).sqrt();
-    if share >= 1.0 || !iteration.steps.iter().any(|s| s.phase == Phase::Backward) {
-        return None;
-    }
-    let m = &iteration.memory;
-    let peak = m.peak - m.activations * (1.0 - share);
-    // Gradients and temporaries of the step itself set a floor.
-    let floor = m.weights * 2.0 + m.optimizer + m.workspace;
-    let forward = phase_time(iteration, p, Phase::Forward);
-    let launches: f64 = p
-        .steps
-        .iter()
-        .filter(|s| iteration.steps[s.step].phase == Phase::Forward)
-        .map(|s| s.one.launches * s.count)
-        .sum();
-    let forward_host = Seconds(host.forward_op * iteration.host.forward_ops as f64 + host.launch * launches);
-    Some((peak.max(floor), host.join(p.gpu_wall + forward, p.host + forward_host)))
-}
-
 /// Everything that makes a run smaller: a smaller batch, narrower formats, a leaner optimizer, checkpoints.
 ///
 /// `run` gives the iteration of a setup, or nothing where the model cannot be run so; `largest` the largest batch
@@ -213,7 +180,6 @@ pub fn changes(
     asked: &Setup,
     gpu: &Gpu,
     reserve: &Reserve,
-    host: &HostModel,
     mut run: impl FnMut(&Setup) -> Option<(Iteration, IterationPrediction)>,
     largest: u64,
 ) -> Vec<Change> {
@@ -246,6 +212,10 @@ pub fn changes(
         let sgd = Setup { optimizer: Some(OptimizerChoice::SGD), ..*asked };
         others.push(("optimizer sgd with momentum".to_string(), sgd));
     }
+    if asked.checkpoint.is_none() {
+        let again = Setup { checkpoint: Checkpoint::Full, ..*asked };
+        others.push(("activation checkpointing".to_string(), again));
+    }
     for (what, setup) in others {
         if let Some((iteration, p)) = run(&setup)
             && iteration.memory.peak < base.memory.peak
@@ -253,12 +223,6 @@ pub fn changes(
             let peaks = (iteration.memory.peak, prudent_peak(&iteration));
             out.push(change(what, peaks, p.time, setup.batch));
         }
-    }
-    if let Some((peak, time)) = checkpointed(&base, &base_prediction, host)
-        && peak < base.memory.peak
-    {
-        let unseen = prudent_peak(&base) - base.memory.peak;
-        out.push(change("activation checkpointing".to_string(), (peak, peak + unseen), time, asked.batch));
     }
     // What helps comes first, and the least costly of it.
     out.sort_by(|a, b| b.fits.cmp(&a.fits).then(a.time_ratio.total_cmp(&b.time_ratio)));

@@ -105,7 +105,9 @@ impl Sums {
 
     /// What is ordered by: seconds or joules of one sample. It grows with each of the sums.
     fn key(&self, run: &Run, host: &HostModel, by: RankBy, gpu: &Gpu) -> f64 {
-        let host_time = host.time(&run.iteration.host, self.launches);
+        let iteration = run.iteration;
+        let host_time =
+            if iteration.replayed { host.replay() } else { host.time(&iteration.host, self.launches) };
         let time = host.join(Seconds(self.gpu_wall), host_time).0;
         let per_sample = time / run.iteration.samples.max(1) as f64;
         match by {
@@ -232,7 +234,7 @@ const ROUNDING: f64 = 1e-9;
 mod tests {
     use super::*;
     use preflop_gpu::catalog;
-    use preflop_graph::{LowerOptions, Mode, zoo};
+    use preflop_graph::{Checkpoint, LowerOptions, Mode, zoo};
     use preflop_lower::lower;
 
     fn lowered(model: &str, batches: &[u64]) -> Vec<(Setup, Iteration)> {
@@ -241,7 +243,7 @@ mod tests {
             for batch in batches {
                 let graph = zoo::build(model, Some(*batch), None).unwrap();
                 let options = LowerOptions { mode: Mode::Train, precision, optimizer: None };
-                let setup = Setup { batch: *batch, precision, optimizer: None };
+                let setup = Setup { batch: *batch, precision, optimizer: None, checkpoint: Checkpoint::None };
                 out.push((setup, lower(&graph, &options).unwrap()));
             }
         }
@@ -303,6 +305,9 @@ mod tests {
         let gpu = catalog::find("p4").unwrap();
         let found = Search::new(&all).best(&TimeModel::embedded(), &gpu, &Reserve::default(), RankBy::Time);
         assert!(!found.fits);
-        assert_eq!(all[found.place].0, Setup { batch: 512, precision: Precision::Amp, optimizer: None });
+        assert_eq!(
+            all[found.place].0,
+            Setup { batch: 512, precision: Precision::Amp, optimizer: None, checkpoint: Checkpoint::None }
+        );
     }
 }

@@ -31,6 +31,12 @@ pub enum ModelError {
         /// The largest possible.
         limit: u64,
     },
+    /// The form that is asked for is none of this model.
+    #[error("{problem}")]
+    Form {
+        /// What does not go, and what does.
+        problem: String,
+    },
     /// The option does not apply to the model.
     #[error("model `{model}` takes no sequence length")]
     NoSequence {

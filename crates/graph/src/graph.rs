@@ -5,6 +5,7 @@
 //! derives them. The same graph serves training and inference; nodes that run in only one of them say so.
 
 use super::Mode;
+use super::checkpoint::Checkpoint;
 use super::dims::Dims;
 use super::stage::Stage;
 use super::{Fixed, LowerOptions};
@@ -373,6 +374,19 @@ pub struct Node {
     pub modules: u32,
 }
 
+/// When attention gets a mask as a tensor, where a flag would do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Masks {
+    /// Never.
+    #[default]
+    Never,
+    /// While the code is compiled or captured, as Hugging Face's code does: it cannot look at the data then to see that nothing is masked.
+    UnderCapture,
+    /// Now.
+    Always,
+}
+
 /// A network with its batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
@@ -390,6 +404,12 @@ pub struct Graph {
     /// Do feature maps lie channels-last (NHWC) in memory?
     #[serde(default)]
     pub channels_last: bool,
+    /// Which activations are computed again in backward.
+    #[serde(default, skip_serializing_if = "Checkpoint::is_none")]
+    pub checkpoint: Checkpoint,
+    /// When attention gets a mask as a tensor.
+    #[serde(default)]
+    pub masks: Masks,
     /// Elements of buffers (running statistics, tables), 4 bytes each.
     #[serde(default)]
     pub buffer_elements: u64,
@@ -418,6 +438,12 @@ pub struct Graph {
 }
 
 impl Graph {
+    /// Ranges of nodes that keep only what goes in and are computed again in backward.
+    pub fn segments(&self) -> Vec<std::ops::Range<usize>> {
+        let layers: Vec<&str> = self.nodes.iter().map(|n| n.name.as_str()).collect();
+        super::checkpoint::segments(&layers, self.checkpoint)
+    }
+
     /// The same model with attention as plain products, as before fused kernels or with
     /// `attn_implementation="eager"`.
     #[must_use]

@@ -6,6 +6,7 @@
 mod adapters;
 mod builder;
 mod check;
+mod checkpoint;
 mod dims;
 mod error;
 pub mod graph;
@@ -19,6 +20,7 @@ pub mod zoo;
 pub use adapters::MAX_RANK as MAX_ADAPTER_RANK;
 pub use builder::{Builder, Built, ConvSpec, Param, RnnSpec, Tensor};
 pub use check::check;
+pub use checkpoint::Checkpoint;
 pub use dims::Dims;
 pub use error::ModelError;
 use graph::Content;
@@ -190,6 +192,9 @@ pub struct Iteration {
     /// Is it captured as a CUDA graph and replayed? Then the host launches it as a whole.
     #[serde(default)]
     pub replayed: bool,
+    /// Are algorithms of convolutions found by trial (`cudnn.benchmark`), not by the library's heuristic?
+    #[serde(default)]
+    pub autotuned: bool,
 }
 
 /// An iteration that is fixed: its number formats, mode and batch are as recorded.

@@ -25,6 +25,8 @@ struct Chain {
     written: f64,
     /// Bytes of the value that the last member handed on.
     handed: f64,
+    /// Bytes of a sum that later layers add to: a norm that follows it reads it here, the next sum elsewhere.
+    residual: f64,
     loads: u32,
     functions: u8,
     random: bool,
@@ -41,6 +43,7 @@ impl Chain {
             read: 0.0,
             written: 0.0,
             handed: 0.0,
+            residual: 0.0,
             loads: 0,
             functions: 0,
             random: false,
@@ -141,24 +144,24 @@ fn is_library(op: &Op) -> bool {
 /// The iteration as a compiler would launch it.
 #[must_use]
 pub fn compiled(iteration: &Iteration) -> Iteration {
-    let mut run = Fusion { steps: Vec::with_capacity(iteration.steps.len()), chains: Vec::new() };
+    let inference = iteration.steps.iter().all(|s| s.phase == Phase::Forward);
+    let mut run = Fusion { steps: Vec::with_capacity(iteration.steps.len()), chains: Vec::new(), inference };
     for step in &iteration.steps {
         run.add(step);
     }
     run.flush();
-    let launches = |phase| run.steps.iter().filter(|s| s.phase == phase).map(|s| u64::from(s.count)).sum();
-    let host = HostWork {
-        forward_ops: launches(Phase::Forward),
-        backward_ops: launches(Phase::Backward),
-        module_calls: 0,
-        ..iteration.host
-    };
+    let launches = run.steps.iter().filter(|s| s.phase != Phase::Optimizer).map(|s| u64::from(s.count)).sum();
+    // The program that a compiler wrote calls its backward's kernels as its forward's; autograd runs one node for all of them.
+    let backward_ops = u64::from(iteration.host.backward_ops > 0);
+    let host = HostWork { forward_ops: launches, backward_ops, module_calls: 0, ..iteration.host };
     Iteration { host, steps: run.steps, ..iteration.clone() }
 }
 
 struct Fusion {
     steps: Vec<Step>,
     chains: Vec<Chain>,
+    /// Is nothing kept for a backward?
+    inference: bool,
 }
 
 impl Fusion {
@@ -205,6 +208,9 @@ impl Fusion {
             Op::Elementwise(e) => {
                 let chain = self.chain(step, e.n);
                 chain.join(read, written, e.kind.arity().0.ceil() as u32);
+                if e.kind.arity().0 > 1.0 && !backward {
+                    chain.residual = written;
+                }
                 chain.functions += u8::from(function(e.kind) && chain.functions < 2);
                 chain.random |= e.kind == E::Dropout;
             }
@@ -225,6 +231,9 @@ impl Fusion {
                 }
                 chain.rows = Some(r.rows);
                 chain.join(read, written, if backward { 3 } else { 2 });
+                if norm && !backward {
+                    chain.written += std::mem::take(&mut chain.residual);
+                }
                 if norm && backward {
                     let sums = chain.across(read, 2, r.cols);
                     self.steps.extend(sums);
@@ -290,9 +299,13 @@ impl Fusion {
             SpatialKind::MaxPool | SpatialKind::AvgPool | SpatialKind::AdaptiveAvgPool => {
                 let window = (s.window * s.window).clamp(1, 16) as u32;
                 let chain = Chain::of(step, places);
+                // What is pooled is computed for each place of the window, and written for nobody.
+                let alone = |c: &Chain| c.places == places && c.rows.is_none() && c.read > 0.0;
+                let inlined =
+                    self.chains.pop_if(|c| self.inference && alone(c)).map_or(0.0, |c| c.read - value);
                 let pooled = Fused {
                     form: FusedForm::Pointwise,
-                    read: read as u64,
+                    read: (read + inlined.max(0.0)) as u64,
                     written: written as u64,
                     elements: if backward {
                         places

@@ -2,7 +2,8 @@
 
 use crate::advise;
 use preflop_gpu::{Gpu, Peaks};
-use preflop_graph::{Graph, Iteration, LowerOptions, Run};
+use preflop_graph::{Graph, Iteration, LowerOptions};
+use preflop_lower::Form;
 use preflop_schedule::Schedule as _;
 use preflop_time::TimeModel;
 use preflop_units::dtype::Dtype;
@@ -30,11 +31,11 @@ pub fn changes(
     model: &TimeModel,
     graph: &Graph,
     options: &LowerOptions,
-    run: Run,
+    form: impl Into<Form>,
     iteration: &Iteration,
     gpu: &Gpu,
 ) -> Vec<Change> {
-    let ranking = advise::rank_together(model, graph, *options, run, gpu, 2);
+    let ranking = advise::rank_together(model, graph, *options, form, gpu, 2);
     let mut found: Vec<Change> = ranking.options.iter().filter(|o| o.fits).map(of_option).collect();
     // Of combinations, those that beat each of their parts are few: the best three say enough.
     let (mut alone, mut together): (Vec<Change>, Vec<Change>) =

@@ -1,15 +1,22 @@
 //! Which options make a run faster: each alone and in good combinations, predicted and ranked.
 //!
-//! An option is a change that the caller can make to the run (how it is launched, layout, number formats, optimizer, batch); for
-//! what was recorded only the launch can change. Every line says what to write, and at what price.
+//! An option is a change that the caller can make to the run (how it is launched, layout, number formats, optimizer, attention, algorithms,
+//! checkpoints, accumulation, batch); for what was recorded the launch and the algorithms can change. Every line says what to write, and at what price.
 
+mod beside;
+
+pub use beside::Cheaper;
+use beside::{cheaper, on_host};
 use preflop_gpu::Gpu;
+use preflop_graph::graph::GraphOp;
 use preflop_graph::{
-    Graph, Implementation, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Rule, Run, zoo,
+    Checkpoint, Graph, Implementation, Iteration, LowerOptions, Mode, OptimizerChoice, Phase, Precision,
+    Rule, Run, zoo,
 };
-use preflop_lower::{launched, lower};
+use preflop_lower::Form;
 use preflop_schedule::{IterationPrediction, Schedule as _};
 use preflop_time::TimeModel;
+use preflop_units::Seconds;
 use preflop_units::dtype::Dtype;
 use serde::Serialize;
 
@@ -26,6 +33,10 @@ pub struct Advice {
     pub high_ms: f64,
     /// Share of the time per sample that is saved.
     pub gain: f64,
+    /// The gain at the upper end of the iteration's interval.
+    pub gain_low: f64,
+    /// The gain at the lower end of it.
+    pub gain_high: f64,
     /// Peak memory.
     pub memory_mib: f64,
     /// Does it fit?
@@ -45,6 +56,10 @@ pub struct Ranking {
     pub already: Vec<String>,
     /// Ways to run, the fastest first.
     pub options: Vec<Advice>,
+    /// The cheapest GPU that is as fast, where one costs less by the hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub cheaper: Option<Cheaper>,
     /// What a reader should know.
     pub notes: Vec<String>,
 }
@@ -52,11 +67,12 @@ pub struct Ranking {
 /// A run with some options changed.
 #[derive(Debug, Clone)]
 struct Trial {
-    run: Run,
-    channels_last: bool,
+    form: Form,
     precision: Precision,
     optimizer: Option<OptimizerChoice>,
     batch: Option<u64>,
+    fused_attention: bool,
+    accumulates: bool,
     said: Vec<String>,
     how: Vec<&'static str>,
     cost: Vec<&'static str>,
@@ -98,7 +114,7 @@ fn launches(base: Run) -> Vec<Step<'static>> {
                 Run::Compile => "--run compile",
                 _ => "--run compile-graph",
             };
-            let change: Box<dyn Fn(&mut Trial)> = Box::new(move |t| t.run = run);
+            let change: Box<dyn Fn(&mut Trial)> = Box::new(move |t| t.form.run = Some(run));
             (said, how, cost, change)
         })
         .collect()
@@ -148,9 +164,75 @@ fn fused(now: OptimizerChoice) -> Vec<Step<'static>> {
     vec![(said, how, "", change)]
 }
 
-/// Tries the options that apply, alone and together, and ranks them.
-pub fn rank(model: &TimeModel, graph: &Graph, options: LowerOptions, run: Run, gpu: &Gpu) -> Ranking {
-    rank_together(model, graph, options, run, gpu, MOST_TOGETHER)
+/// Is a node attention as plain products?
+fn plain_attention(op: &GraphOp) -> bool {
+    matches!(op, GraphOp::Attention { eager: true, .. })
+}
+
+/// Options of a graph that was not recorded, beside formats and launches.
+fn of_graph(graph: &Graph, options: LowerOptions, form: &Form) -> Vec<Vec<Step<'static>>> {
+    let mut groups: Vec<Vec<Step<'static>>> = Vec::new();
+    let convolves = graph.nodes.iter().any(|n| matches!(n.op, GraphOp::Conv { .. }));
+    if convolves && !form.channels_last && !form.run.is_some_and(Run::compiles) {
+        groups.push(vec![(
+            "--layout channels-last",
+            "model = model.to(memory_format=torch.channels_last), and the images too",
+            "",
+            Box::new(|t| t.form.channels_last = true),
+        )]);
+    }
+    if graph.nodes.iter().any(|n| plain_attention(&n.op)) {
+        groups.push(vec![(
+            "--attention fused",
+            "torch.nn.functional.scaled_dot_product_attention (attn_implementation=\"sdpa\")",
+            "no attention weights to look at",
+            Box::new(|t| t.fused_attention = true),
+        )]);
+    }
+    if options.mode == Mode::Train {
+        groups.push(fused(options.optimizer.unwrap_or(graph.optimizer)));
+        let again = Form { checkpoint: Checkpoint::Full, ..*form };
+        if form.checkpoint.is_none() && again.shape(&mut graph.clone(), options.mode).is_ok() {
+            groups.push(vec![(
+                "--checkpoint full",
+                "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) around each block",
+                "each block is computed twice",
+                Box::new(|t| t.form.checkpoint = Checkpoint::Full),
+            )]);
+        }
+        groups.push(vec![(
+            "accumulate x2",
+            "optimizer.step() and zero_grad() after every second backward()",
+            "twice the samples in a step: other learning rate",
+            Box::new(|t| t.accumulates = true),
+        )]);
+    }
+    let twice = graph.samples.saturating_mul(2);
+    if zoo::info(&graph.name).is_ok() {
+        groups.push(vec![(
+            "--batch x2",
+            "twice the batch",
+            "other learning rate; more memory",
+            Box::new(move |t: &mut Trial| t.batch = Some(twice)),
+        )]);
+    }
+    groups
+}
+
+/// Tries the options that apply, alone and together, and ranks them; looks for a cheaper GPU too.
+pub fn rank(
+    model: &TimeModel,
+    graph: &Graph,
+    options: LowerOptions,
+    form: impl Into<Form>,
+    gpu: &Gpu,
+) -> Ranking {
+    let form = form.into();
+    let mut ranking = rank_together(model, graph, options, form, gpu, MOST_TOGETHER);
+    if let Ok(iteration) = form.lower(graph, &options) {
+        ranking.cheaper = cheaper(model, &iteration, gpu, options.precision);
+    }
+    ranking
 }
 
 /// As [`rank`], with at most so many options together: one takes a tenth of the time that three take.
@@ -158,45 +240,28 @@ pub fn rank_together(
     model: &TimeModel,
     graph: &Graph,
     options: LowerOptions,
-    run: Run,
+    form: impl Into<Form>,
     gpu: &Gpu,
     most_together: usize,
 ) -> Ranking {
     let recorded = graph.fixed.is_some();
+    let form = form.into().over(graph);
+    let run = form.run(graph).unwrap_or_default();
     let base = Trial {
-        run,
-        channels_last: graph.channels_last,
+        form: Form { run: Some(run), ..form },
         precision: options.precision,
         optimizer: options.optimizer,
         batch: None,
+        fused_attention: false,
+        accumulates: false,
         said: Vec::new(),
         how: Vec::new(),
         cost: Vec::new(),
     };
     let mut groups: Vec<Vec<Step<'_>>> = vec![launches(run)];
-    let convolves = graph.nodes.iter().any(|n| matches!(n.op, preflop_graph::graph::GraphOp::Conv { .. }));
     if !recorded {
-        if convolves && !graph.channels_last && !run.compiles() {
-            groups.push(vec![(
-                "--layout channels-last",
-                "model = model.to(memory_format=torch.channels_last), and the images too",
-                "",
-                Box::new(|t: &mut Trial| t.channels_last = true),
-            )]);
-        }
         groups.push(formats(options.precision, gpu));
-        if options.mode == Mode::Train {
-            groups.push(fused(options.optimizer.unwrap_or(graph.optimizer)));
-        }
-    }
-    let twice = graph.samples.saturating_mul(2);
-    if !recorded && zoo::info(&graph.name).is_ok() {
-        groups.push(vec![(
-            "--batch x2",
-            "twice the batch",
-            "other learning rate; more memory",
-            Box::new(move |t: &mut Trial| t.batch = Some(twice)),
-        )]);
+        groups.extend(of_graph(graph, options, &base.form));
     }
     // Each alone, then each choice of one group with each of another, then all groups together.
     let mut trials: Vec<Trial> = Vec::new();
@@ -211,14 +276,29 @@ pub fn rank_together(
             }
         }
         // A compiler lays feature maps channels-last by itself.
-        next.retain(|(t, _)| !(t.run.compiles() && t.channels_last && !base.channels_last));
+        let compiled = |t: &Trial| t.form.run.is_some_and(Run::compiles);
+        next.retain(|(t, _)| !(compiled(t) && t.form.channels_last && !base.form.channels_last));
         trials.extend(next.iter().map(|(t, _)| t.clone()));
         level = next;
     }
     let predict = |t: &Trial| lowered(graph, options, t).map(|i| (model.predict_iteration(&i, gpu), i));
     let Some((now, first)) = predict(&base) else {
-        return Ranking { base_ms: 0.0, already: Vec::new(), options: Vec::new(), notes: Vec::new() };
+        return Ranking {
+            base_ms: 0.0,
+            already: Vec::new(),
+            options: Vec::new(),
+            cheaper: None,
+            notes: Vec::new(),
+        };
     };
+    if !form.autotuned && first.steps.iter().any(|s| matches!(s.call.op, preflop_ops::Op::Conv(_))) {
+        trials.push(base.with(
+            "--algorithms autotuned",
+            "torch.backends.cudnn.benchmark = True",
+            "the first step of every shape tries all algorithms",
+            |t| t.form.autotuned = true,
+        ));
+    }
     let rate = |p: &IterationPrediction, i: &Iteration| i.samples as f64 / p.time.0.max(f64::MIN_POSITIVE);
     let before = rate(&now, &first);
     let reserve = preflop_cost::Reserve::default();
@@ -226,12 +306,15 @@ pub fn rank_together(
         .iter()
         .filter_map(|t| {
             let (p, i) = predict(t)?;
+            let gain = |time: Seconds| 1.0 - before * time.0 / i.samples as f64;
             Some(Advice {
                 options: t.said.clone(),
                 iteration_ms: p.time.ms(),
                 low_ms: p.low.ms(),
                 high_ms: p.high.ms(),
-                gain: 1.0 - before / rate(&p, &i),
+                gain: gain(p.time),
+                gain_low: gain(p.high),
+                gain_high: gain(p.low),
                 memory_mib: i.memory.peak.mib(),
                 fits: reserve.fits(preflop_cost::fit::prudent_peak(&i), gpu),
                 how: t.how.clone(),
@@ -244,20 +327,27 @@ pub fn rank_together(
     if run != Run::Eager {
         already.push(format!("--run {}", run.name()));
     }
-    if graph.channels_last {
+    if form.channels_last {
         already.push("--layout channels-last".to_owned());
     }
     if !matches!(options.precision, Precision::Pytorch | Precision::Fp32) {
         already.push(format!("--precision {}", options.precision.name()));
     }
+    if !form.checkpoint.is_none() {
+        already.push(format!("--checkpoint {}", form.checkpoint));
+    }
+    if form.autotuned {
+        already.push("--algorithms autotuned".to_owned());
+    }
     let mut notes = graph.fixed.as_ref().map_or_else(Vec::new, |f| f.notes.clone());
+    notes.extend(on_host(graph, now.time));
     if !run.compiles() {
         notes.push(RULE.to_owned());
     }
     if recorded {
         notes.push("a recorded iteration keeps its formats, layout, optimizer and batch: record the others to compare them".to_owned());
     }
-    Ranking { base_ms: now.time.ms(), already, options: found, notes }
+    Ranking { base_ms: now.time.ms(), already, options: found, cheaper: None, notes }
 }
 
 /// Options tried together at most.
@@ -265,13 +355,52 @@ const MOST_TOGETHER: usize = 3;
 /// What is said about compiled forms that no compiler listed.
 const RULE: &str = "compiled forms follow a rule of fusion; `preflop.capture` of the compiled step lists the compiler's own kernels";
 
+/// Two batches for one step of the optimizer: the second one's gradients are added to the first one's.
+fn accumulated(iteration: &Iteration) -> Iteration {
+    let (last, both): (Vec<_>, Vec<_>) =
+        iteration.steps.iter().cloned().partition(|s| s.phase == Phase::Optimizer);
+    let tensors = iteration.host.parameter_tensors.max(1);
+    let add = preflop_graph::Step {
+        name: "gradients".to_owned(),
+        phase: Phase::Backward,
+        call: preflop_ops::OpCall::fwd(
+            preflop_ops::Op::Elementwise(preflop_ops::Elementwise {
+                kind: preflop_ops::ElementwiseKind::Add,
+                n: (iteration.parameters / tensors).max(1),
+            }),
+            Dtype::Fp32,
+        ),
+        count: u32::try_from(tensors).unwrap_or(u32::MAX),
+    };
+    let mut steps = both.clone();
+    steps.extend(both);
+    steps.push(add);
+    steps.extend(last);
+    let host = preflop_graph::HostWork {
+        forward_ops: 2 * iteration.host.forward_ops,
+        module_calls: 2 * iteration.host.module_calls,
+        backward_ops: 2 * iteration.host.backward_ops,
+        ..iteration.host
+    };
+    Iteration { steps, host, samples: 2 * iteration.samples, ..iteration.clone() }
+}
+
 fn lowered(graph: &Graph, options: LowerOptions, trial: &Trial) -> Option<Iteration> {
     let settled = LowerOptions { precision: trial.precision, optimizer: trial.optimizer, ..options };
-    let rebuilt = match trial.batch {
-        Some(batch) => Some(zoo::build(&graph.name, Some(batch), graph.seq).ok()?),
-        None => None,
+    let mut graph = match trial.batch {
+        Some(batch) => zoo::build(&graph.name, Some(batch), graph.seq).ok()?,
+        None => graph.clone(),
     };
-    let mut graph = rebuilt.unwrap_or_else(|| graph.clone());
-    graph.channels_last |= trial.channels_last;
-    Some(launched(lower(&graph, &settled).ok()?, trial.run))
+    if graph.fixed.is_none() {
+        trial.form.shape(&mut graph, options.mode).ok()?;
+    }
+    if trial.fused_attention {
+        for node in &mut graph.nodes {
+            if let GraphOp::Attention { eager, .. } = &mut node.op {
+                *eager = false;
+            }
+        }
+    }
+    let iteration = trial.form.lower(&graph, &settled).ok()?;
+    Some(if trial.accumulates { accumulated(&iteration) } else { iteration })
 }

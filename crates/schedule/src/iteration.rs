@@ -193,7 +193,12 @@ impl Schedule for TimeModel {
             ours = calls.iter().map(|c| c.in_format(gpu.runs_in(c.dtype))).collect();
             calls = ours.iter().collect();
         }
-        let known = self.predict_many(&calls, gpu);
+        let mut known = self.predict_many(&calls, gpu);
+        if iteration.autotuned {
+            for (call, one) in calls.iter().zip(&mut known) {
+                *one = self.autotuned(call, gpu, *one);
+            }
+        }
         let mut out = IterationPrediction {
             time: Seconds::ZERO,
             low: Seconds::ZERO,
@@ -319,16 +324,6 @@ impl Spread {
         };
         (side(0, 2), side(1, 3))
     }
-}
-
-/// GPU time of one part of an iteration.
-pub fn phase_time(iteration: &Iteration, prediction: &IterationPrediction, phase: Phase) -> Seconds {
-    prediction
-        .steps
-        .iter()
-        .filter(|s| iteration.steps[s.step].phase == phase)
-        .map(|s| s.one.time * s.count)
-        .sum()
 }
 
 #[cfg(test)]

@@ -70,6 +70,7 @@ pub(crate) const RUNS: [(&str, Run); 4] = [
     ("compile-graph", Run::CompileGraph),
 ];
 pub(crate) const LAYOUTS: [(&str, bool); 2] = [("nchw", false), ("channels-last", true)];
+pub(crate) const ALGORITHMS: [(&str, bool); 2] = [("heuristic", false), ("autotuned", true)];
 pub(crate) const ATTENTIONS: [(&str, bool); 2] = [("fused", false), ("eager", true)];
 pub(crate) const RECOMPUTES: [(&str, Recompute); 3] =
     [("none", Recompute::None), ("selective", Recompute::Selective), ("full", Recompute::Full)];
@@ -98,6 +99,7 @@ pub fn choices(column: &str) -> Option<Vec<&'static str>> {
         "optimizer" => names(&OptimizerChoice::SPELLINGS),
         "run" => names(&RUNS),
         "layout" => names(&LAYOUTS),
+        "algorithms" => names(&ALGORITHMS),
         "attention" => names(&ATTENTIONS),
         "recompute" => names(&RECOMPUTES),
         "fsdp" => names(&FSDPS),

@@ -2,7 +2,8 @@
 
 use crate::answer::JobAnswer;
 use crate::choices::{
-    ATTENTIONS, CACHES, FSDPS, LAYOUTS, OFFLOADS, RECOMPUTES, RUNS, SCHEDULES, STACKS, STEPS, Step, pick,
+    ALGORITHMS, ATTENTIONS, CACHES, FSDPS, LAYOUTS, OFFLOADS, RECOMPUTES, RUNS, SCHEDULES, STACKS, STEPS,
+    Step, pick,
 };
 use crate::columns::Columns;
 use crate::engine::{Engine, changes};
@@ -12,14 +13,14 @@ use preflop_core::Gpu;
 use preflop_core::cost::rank::usd_per_million_samples;
 use preflop_core::cost::{Power, Reserve, fit, search};
 use preflop_core::model::{
-    Graph, Iteration, LowerOptions, OptimizerChoice, Precision, Run, Stage, launched, lower, zoo,
+    Checkpoint, Form as RunForm, Graph, Iteration, LowerOptions, OptimizerChoice, Precision, Run, Stage, zoo,
 };
 use preflop_core::schedule::Schedule as _;
 use rayon::prelude::*;
 use std::sync::Arc;
 
 /// The columns that mean something, beside `gpu.KEY`, which changes a figure of the GPU.
-pub const COLUMNS: [&str; 31] = [
+pub const COLUMNS: [&str; 33] = [
     "model",
     "gpu",
     "batch",
@@ -32,6 +33,8 @@ pub const COLUMNS: [&str; 31] = [
     "lora",
     "run",
     "layout",
+    "checkpoint",
+    "algorithms",
     "attention",
     "usd_per_hour",
     "cluster",
@@ -67,6 +70,8 @@ pub(crate) struct Form {
     pub lora: Option<u64>,
     pub channels_last: bool,
     pub eager_attention: bool,
+    pub checkpoint: Checkpoint,
+    pub autotuned: bool,
 }
 
 /// A job as its row says it.
@@ -106,6 +111,7 @@ impl<'a> Job<'a> {
         let size = |name: &str| count(name, MAX_SIZE);
         let (layout, attention) =
             (pick(columns, "layout", row, &LAYOUTS)?, pick(columns, "attention", row, &ATTENTIONS)?);
+        let checkpoint = text("checkpoint")?.map_or(Ok(Checkpoint::None), str::parse)?;
         let zero = columns.get("zero").map_or(Ok(None), |c| c.number(row))?;
         if let Some(stage) = zero.filter(|z| ![0.0, 1.0, 2.0, 3.0].contains(z)) {
             return Err(format!("`zero` is {stage}; a ZeRO stage is 0, 1, 2 or 3"));
@@ -132,6 +138,8 @@ impl<'a> Job<'a> {
                 lora,
                 channels_last: layout.unwrap_or(false),
                 eager_attention: attention.unwrap_or(false),
+                checkpoint,
+                autotuned: pick(columns, "algorithms", row, &ALGORITHMS)?.unwrap_or(false),
             },
             usd_per_hour: columns.get("usd_per_hour").map_or(Ok(None), |c| c.number(row))?,
             cluster: text("cluster")?,
@@ -190,20 +198,16 @@ impl<'a> Job<'a> {
             if form.eager_attention {
                 graph = graph.with_eager_attention();
             }
-            if form.channels_last {
-                if graph.fixed.is_some() {
-                    return Err(format!("`{}` is a recorded iteration, which has its layout", self.model));
-                }
-                graph.channels_last = true;
-            }
             let mode = self.mode.mode();
             let options = graph.settled(LowerOptions { mode, precision, optimizer: self.optimizer });
-            let recorded = graph.fixed.as_ref().map_or(Run::Eager, |f| f.run);
-            let run = self.run.unwrap_or(recorded);
-            if recorded.compiles() && !run.compiles() {
-                return Err(format!("`{}` was recorded compiled and has no eager form", self.model));
-            }
-            let iteration = launched(lower(&graph, &options).map_err(|e| e.to_string())?, run);
+            let run = RunForm {
+                run: self.run,
+                channels_last: form.channels_last,
+                checkpoint: form.checkpoint,
+                autotuned: form.autotuned,
+            };
+            run.shape(&mut graph, options.mode).map_err(|e| e.to_string())?;
+            let iteration = run.lower(&graph, &options).map_err(|e| e.to_string())?;
             Ok(Lowered { graph, iteration, options })
         })
     }

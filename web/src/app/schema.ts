@@ -8,6 +8,10 @@ export type Advice = {
   fits: boolean;
   /** Share of the time per sample that is saved. */
   gain: number;
+  /** The gain at the lower end of it. */
+  gain_high: number;
+  /** The gain at the upper end of the iteration's interval. */
+  gain_low: number;
   /** 90 % interval of it. */
   high_ms: number;
   /** What to write. */
@@ -46,6 +50,18 @@ export type Change = {
   samples_per_s: number;
   /** Time of one sample over that of the run that was asked for, had it fitted. */
   time_ratio: number;
+};
+
+/** Another GPU for the same run. */
+export type Cheaper = {
+  /** Its name. */
+  gpu: string;
+  /** The price of the GPU asked about. */
+  instead_of_usd_per_hour: number;
+  /** The run as asked for, there. */
+  iteration_ms: number;
+  /** Its price. */
+  usd_per_hour: number;
 };
 
 export type DeltaAnswer = {
@@ -320,12 +336,18 @@ export type PageView = {
 
 /** What was asked for. */
 export type PredictQuestion = {
+  /** How algorithms of convolutions are chosen: heuristic, autotuned. */
+  algorithms: string;
   /** Samples of one iteration. */
   batch: number;
+  /** Which activations are computed again in backward: none, full, every=K. */
+  checkpoint: string;
   /** Tokens before the new one, in decode. */
   context?: number;
   /** GPU name. */
   gpu: string;
+  /** How feature maps lie: nchw, channels-last. A recorded iteration has its own layout. */
+  layout: string;
   /** Training or inference, or a step of generation. */
   mode: string;
   /** Model name. */
@@ -346,12 +368,18 @@ export type PredictQuestion = {
 
 /** The answer, with the names and units that scripts rely on. */
 export type Prediction = {
+  /** How algorithms of convolutions are chosen: heuristic, autotuned. */
+  algorithms: string;
   /** Samples of one iteration. */
   batch: number;
+  /** Which activations are computed again in backward: none, full, every=K. */
+  checkpoint: string;
   /** Tokens before the new one, in decode. */
   context?: number;
   /** GPU name. */
   gpu: string;
+  /** How feature maps lie: nchw, channels-last. A recorded iteration has its own layout. */
+  layout: string;
   /** Training or inference, or a step of generation. */
   mode: string;
   /** Model name. */
@@ -418,6 +446,8 @@ export type Ranking = {
   already: string[];
   /** The run as asked for. */
   base_ms: number;
+  /** The cheapest GPU that is as fast, where one costs less by the hour. */
+  cheaper?: Cheaper;
   /** What a reader should know. */
   notes: string[];
   /** Ways to run, the fastest first. */

@@ -9,7 +9,7 @@ use preflop_core::time::TimeModel;
 use preflop_core::units::{Bytes, Seconds};
 use std::io::Write as _;
 
-/// Rank the options that make a run faster: compile, CUDA graphs, layout, number formats, optimizer, batch
+/// Rank the options that make a run faster: compile, CUDA graphs, layout, number formats, optimizer, attention, checkpoints, batch
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES
   preflop advise resnet50 --gpu a100
@@ -34,7 +34,7 @@ pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
     let gpu = input::gpu(&args.gpu)?;
     let job = args.run.job(&args.model, None, None)?;
     job.check_on(&gpu)?;
-    let ranking = advise::rank(&TimeModel::embedded(), &job.graph, job.options, job.run, &gpu);
+    let ranking = advise::rank(&TimeModel::embedded(), &job.graph, job.options, job.form, &gpu);
     if output.json {
         return output::print_json(&ranking);
     }
@@ -51,6 +51,17 @@ pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
     let left = ranking.options.len().saturating_sub(SHOWN);
     if left > 0 {
         writeln!(out, "\n{left} more ways with --json")?;
+    }
+    if let Some(other) = &ranking.cheaper {
+        let text = format!(
+            "As fast for less: {} takes {} at {:.2} USD an hour, {} costs {:.2}",
+            other.gpu,
+            ms(other.iteration_ms),
+            other.usd_per_hour,
+            gpu.name,
+            other.instead_of_usd_per_hour
+        );
+        writeln!(out, "\n{}", output::wrapped(&text, output.width, "  "))?;
     }
     for note in &ranking.notes {
         writeln!(out, "\n{}", output::wrapped(&format!("Note: {note}"), output.width, "  "))?;

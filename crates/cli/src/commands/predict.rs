@@ -6,8 +6,8 @@ use crate::error::{InputError, Partly};
 use crate::input;
 use crate::launches;
 use crate::output::{self, Output};
-use crate::report::{Question, Report};
-use crate::run_args::{Job, RunArgs};
+use crate::report::{Question, Report, algorithms_name, layout_name};
+use crate::run_args::{FormArgs, Job, RunArgs};
 use clap::Args;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit, quantity, search};
@@ -99,6 +99,9 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
         run: job.run.name(),
         optimizer: optimizer.map(|o| o.rule.name()),
         optimizer_implementation: optimizer.and_then(OptimizerChoice::implementation_name),
+        layout: layout_name(job.graph.channels_last),
+        checkpoint: job.graph.checkpoint.to_string(),
+        algorithms: algorithms_name(job.form.autotuned),
         notes: job.notes.clone(),
     };
     let largest = largest_batch(args, &job.iteration, &gpu)?;
@@ -122,7 +125,7 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
         output::print_json(&report)?;
         return verdict(args, &report);
     }
-    report.helps = advise::rank_together(&model, &job.graph, job.options, job.run, &gpu, 1).options;
+    report.helps = advise::rank_together(&model, &job.graph, job.options, job.form, &gpu, 1).options;
     let mut out = output::stdout();
     report.write(&mut out, output)?;
     if let Some(rows) = &report.launches {
@@ -147,12 +150,14 @@ fn changes(args: &PredictArgs, job: &Job, gpu: &Gpu, model: &TimeModel, largest:
         batch: job.graph.samples,
         precision: job.options.precision,
         optimizer: job.options.optimizer,
+        checkpoint: job.graph.checkpoint,
     };
     let run = |setup: &fit::Setup| {
         let other = RunArgs {
             batch: Some(setup.batch),
             precision: Some(setup.precision),
             optimizer: setup.optimizer,
+            form: FormArgs { checkpoint: setup.checkpoint, ..args.run.form },
             ..args.run.clone()
         };
         let iteration = other.job(&args.model, None, None).ok()?.iteration;
@@ -161,7 +166,7 @@ fn changes(args: &PredictArgs, job: &Job, gpu: &Gpu, model: &TimeModel, largest:
             (iteration, p)
         })
     };
-    let mut out = fit::changes(&asked, gpu, &Reserve::default(), &model.host_model(gpu), run, largest);
+    let mut out = fit::changes(&asked, gpu, &Reserve::default(), run, largest);
     // Adapters, where the model has places for them.
     let whole = &job.iteration;
     let adapted = RunArgs { lora: Some(ADAPTER_RANK), batch: Some(asked.batch), ..args.run.clone() };
@@ -202,6 +207,13 @@ fn largest_batch(args: &PredictArgs, iteration: &Iteration, gpu: &Gpu) -> anyhow
         };
         return Ok(Some(fit::largest_batch(gpu, &reserve, zoo::MAX_BATCH, peak)?));
     }
-    let peak = |batch| fit::peak_of_zoo(info.name, batch, args.run.seq, &args.run.options());
+    let peak = |batch| {
+        fit::peak(batch, || {
+            let mut graph = zoo::build(info.name, Some(batch), args.run.seq)?;
+            let (form, options) = (args.run.form.form(), args.run.options());
+            form.shape(&mut graph, options.mode)?;
+            form.lower(&graph, &options)
+        })
+    };
     Ok(Some(fit::largest_batch(gpu, &reserve, zoo::MAX_BATCH, peak)?))
 }

@@ -136,7 +136,7 @@ fn predicted(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
     let quotes = quotes(args, &gpus)?;
     let question =
         Question { title: &title, command: &command, version: env!("CARGO_PKG_VERSION"), quotes: &quotes };
-    let helps = changes(&model, &job.graph, &job.options, job.run, &job.iteration, &gpus[0]);
+    let helps = changes(&model, &job.graph, &job.options, job.form, &job.iteration, &gpus[0]);
     let report = report(&question, &job.iteration, &answers, helps).context("no GPU to report on")?;
     let views: Vec<PageView> = answers
         .iter()

@@ -82,6 +82,7 @@ impl Builder {
     /// Causal attention of q over keys and values that came out of [`Builder::cache`], as Hugging Face's `sdpa_attention_forward` runs it: a
     /// static cache needs a mask, and with a mask the heads of a group are copied first.
     pub fn attend_cache(&mut self, q: Tensor, k: Tensor, v: Tensor, dropout: bool) -> Built {
+        self.mask_under_capture();
         match self.stage() {
             Stage::Full | Stage::Prefill => self.attention(&[q, k, v], true, dropout),
             Stage::Decode { cache: CacheKind::Growing, .. } => self.attention(&[q, k, v], false, dropout),

@@ -27,9 +27,10 @@ mod vision;
 pub use layers::{ConvSpec, RnnSpec};
 
 use super::OptimizerChoice;
+use super::checkpoint::Checkpoint;
 use super::dims::{Dims, MAX_RANK};
 use super::error::ModelError;
-use super::graph::{Content, Graph, GraphOp, Node, Parameter, TensorInfo, When};
+use super::graph::{Content, Graph, GraphOp, Masks, Node, Parameter, TensorInfo, When};
 use super::stage::Stage;
 
 /// Handle of a tensor of the graph being built.
@@ -64,6 +65,8 @@ impl Builder {
             tensors: Vec::new(),
             parameters: Vec::new(),
             channels_last: false,
+            checkpoint: Checkpoint::None,
+            masks: Masks::Never,
             buffer_elements: 0,
             nodes: Vec::new(),
             kept: Vec::new(),
@@ -82,6 +85,11 @@ impl Builder {
         let mut builder = Self::new(name, samples);
         builder.graph.stage = stage;
         builder
+    }
+
+    /// Says that the code builds masks while it is compiled or captured.
+    pub fn mask_under_capture(&mut self) {
+        self.graph.masks = Masks::UnderCapture;
     }
 
     /// What is computed.

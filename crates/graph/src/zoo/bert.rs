@@ -91,6 +91,7 @@ fn build(s: Sizes) -> Built<Graph> {
 /// The model of these sizes.
 pub(super) fn assemble(name: &str, batch: u64, seq: u64, plan: &Plan) -> Built<Graph> {
     let mut b = Builder::new(name, batch);
+    b.mask_under_capture();
     let tokens = b.tokens(&[batch, seq])?;
     b.count_module();
     let (x, table) = b.scope("bert.embeddings", |b| {

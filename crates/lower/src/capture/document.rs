@@ -156,8 +156,14 @@ pub(super) struct FusedKernel {
 pub struct Compiled {
     /// The GPU that was compiled for.
     pub gpu: String,
+    /// The version of PyTorch that compiled.
+    #[serde(default)]
+    pub torch: Option<String>,
     /// Programs that the compiler wrote.
     pub graphs: u64,
+    /// Why it broke the graph, once for each reason.
+    #[serde(default)]
+    pub breaks: Vec<String>,
     /// Were CUDA graphs asked for (`mode="reduce-overhead"`)?
     #[serde(default)]
     pub cuda_graphs: bool,

@@ -11,7 +11,10 @@ mod view;
 
 pub use document::{Capture, CaptureError};
 
-use preflop_graph::{Fixed, Graph, HostWork, Iteration, Mode, OptimizerChoice, Phase, Precision, Run, Stage};
+use preflop_graph::graph::Masks;
+use preflop_graph::{
+    Checkpoint, Fixed, Graph, HostWork, Iteration, Mode, OptimizerChoice, Phase, Precision, Run, Stage,
+};
 use preflop_units::dtype::Dtype;
 use std::sync::Arc;
 
@@ -38,6 +41,7 @@ impl Capture {
             parameters: self.parameters,
             samples: self.samples,
             replayed: self.run().replays(),
+            autotuned: false,
         };
         Fixed {
             iteration,
@@ -69,8 +73,13 @@ impl Capture {
         }));
         let Some(compile) = &self.compile else { return notes };
         if compile.graphs > 0 {
-            notes.push(format!("compiled for {}: another GPU may get other kernels", compile.gpu));
+            let by = compile.torch.as_ref().map_or_else(String::new, |v| format!(" by PyTorch {v}"));
+            notes.push(format!(
+                "compiled for {}{by}: another GPU or version may get other kernels",
+                compile.gpu
+            ));
         }
+        notes.extend(compile.breaks.iter().map(|why| format!("the compiler broke the graph: {why}")));
         if compile.autotune {
             notes.push("autotuning was asked for; kernels are listed as without it".to_owned());
         }
@@ -92,6 +101,8 @@ impl Capture {
             tensors: Vec::new(),
             parameters: Vec::new(),
             channels_last: false,
+            checkpoint: Checkpoint::None,
+            masks: Masks::Never,
             buffer_elements: 0,
             nodes: Vec::new(),
             kept: Vec::new(),

@@ -96,7 +96,9 @@ impl Lowering<'_> {
         let original = if inplace && saves_original(kind) && x.edge != super::Edge::None {
             self.ops(1);
             self.elementwise(E::Copy, x.numel(), x.dtype);
-            self.alloc(x.shape, x.dtype)
+            let copy = self.alloc(x.shape, x.dtype);
+            self.settle(&Backward::Identity, &[x], &[copy]);
+            copy
         } else {
             x
         };

@@ -5,7 +5,7 @@
 
 use super::backward::Backward;
 use super::{Class, Edge, Lowering, Value};
-use preflop_graph::graph::{Binary, Unary};
+use preflop_graph::graph::{Binary, Masks, Unary};
 use preflop_graph::{Dims, Stage};
 use preflop_ops::{
     Attention, ElementwiseKind as E, Movement, MovementKind, Op, Pass, Rnn, RnnKind, Rowwise, RowwiseKind,
@@ -21,6 +21,9 @@ impl Lowering<'_> {
         let inputs_lowered: Vec<Value> = inputs.iter().rev().map(|&v| self.lowered(v)).collect();
         let ([v, k, q] | [_, v, k, q]) = inputs_lowered[..] else { return inputs[0] };
         let mask = if inputs_lowered.len() == 4 { Some(inputs_lowered[0]) } else { None };
+        if mask.is_none() && self.graph.masks == Masks::Always {
+            return self.masked_attention([q, k, v], causal, dropout);
+        }
         let grouped = q.shape[1] != k.shape[1];
         // The fused kernels read rows of the mask and give no gradient for it.
         let unfit = |m: Value| m.edge != Edge::None || m.strides.last() != Some(&1);
@@ -49,6 +52,23 @@ impl Lowering<'_> {
         let layouts = [q.strides, k.strides, v.strides];
         let layouts = cudnn.then_some(layouts);
         self.record1(Backward::Attention { op, layouts }, &[q, k, v], &saved, out)
+    }
+
+    /// Attention of Hugging Face's code under capture: a causal mask as a tensor, behind which the fused kernel computes all scores; an encoder's mask of
+    /// what is padded is expanded over the queries, which no fused kernel takes.
+    fn masked_attention(&mut self, [q, k, v]: [Value; 3], causal: bool, dropout: bool) -> Value {
+        let mask = self.causal_mask(q.shape[2], k.shape[2]);
+        if !causal {
+            return self.math_attention(q, k, v, Some(mask), false, dropout);
+        }
+        let shape = Dims::new(&[q.shape[0], 1, q.shape[2], k.shape[2]]);
+        let mask = self.alloc(shape, Dtype::Int8);
+        self.additive_mask(mask);
+        let [k, v] =
+            [k, v].map(|x| if x.shape[1] == q.shape[1] { x } else { self.repeat_heads(x, q.shape[1]) });
+        let strides = mask.shape.contiguous_strides();
+        let mask = Value { strides, dtype: q.dtype, ..mask };
+        self.attention(&[q, k, v, mask], false, dropout)
     }
 
     /// Hugging Face's `eager_attention_forward`: the scores as a tensor in the model's own format, each step a kernel

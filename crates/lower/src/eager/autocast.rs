@@ -96,6 +96,10 @@ impl Lowering<'_> {
         }
         let full = self.parameter(p);
         let v = self.lowered(full);
+        if self.lazy.is_some() && !self.training {
+            // A compiled forward drops what it has cast after the last use.
+            return v;
+        }
         self.memory.retain(v.storage);
         self.cast_cache[p as usize] = Some(v);
         v

@@ -7,8 +7,8 @@
 use super::memory::Class;
 use super::{Edge, Lowering, Value};
 use preflop_graph::Dims;
-use preflop_graph::Phase;
 use preflop_graph::graph::{Binary, Unary};
+use preflop_graph::{Mode, ModelError, Phase};
 use preflop_ops::{
     Attention, Conv, CrossEntropy, ElementwiseKind as E, Embedding, Gemm, Layout, Movement, MovementKind, Op,
     Pairing, Pass, Rnn, Rowwise, RowwiseKind, Spatial,
@@ -115,17 +115,20 @@ impl Lowering<'_> {
     }
 
     /// Runs the recorded operators in reverse.
-    pub(super) fn backward(&mut self) {
+    pub(super) fn backward(&mut self, mode: Mode) -> Result<(), ModelError> {
         let mut tape = std::mem::take(&mut self.tape);
         for i in (0..tape.len()).rev() {
-            let (before, rest) = tape.split_at_mut(i);
-            let node = &mut rest[0];
-            if node.grads.iter().all(Option::is_none) {
+            if tape[i].grads.iter().all(Option::is_none) {
                 continue;
             }
+            self.recompute(&mut tape, i, mode)?;
+            let (before, rest) = tape.split_at_mut(i);
+            let node = &mut rest[0];
             self.current = node.layer;
             let grads = std::mem::take(&mut node.grads);
+            self.settle_backward(node, &grads);
             let results = self.run_node(node, &grads);
+            self.settle_results(node, &results);
             // The engine drops the node's own gradients before it hands on what it made.
             for r in results.iter().flatten() {
                 self.memory.retain(r.storage);
@@ -148,6 +151,7 @@ impl Lowering<'_> {
         // AccumulateGrad detaches each gradient once.
         let received = self.parameter_grads.iter().filter(|g| g.is_some()).count() as u64;
         self.ops(received);
+        Ok(())
     }
 
     fn deliver(&mut self, edge: Edge, value: Value, shape: Dims, dtype: Dtype) {

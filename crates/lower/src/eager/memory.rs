@@ -45,6 +45,8 @@ struct Storage {
     bytes: f64,
     refs: u32,
     class: Class,
+    /// Is it inside a fused kernel so far, and of which?
+    pending: Option<u32>,
 }
 
 /// Live storages, counted by reference, and the peak so far.
@@ -55,6 +57,10 @@ pub(crate) struct Memory {
     peak: f64,
     at_peak: [f64; 5],
     peak_workspace: f64,
+    /// Are activations pending until a kernel writes them?
+    pub lazy: bool,
+    /// Calls of libraries so far: between two of them, kernels are fused.
+    kernel: u32,
 }
 
 impl Memory {
@@ -66,10 +72,39 @@ impl Memory {
     /// A new storage for a request of so many bytes, as the allocator counts it, with one reference.
     pub fn request(&mut self, bytes: f64, class: Class) -> u32 {
         let bytes = block((bytes / ROUNDING).ceil() * ROUNDING);
-        self.storages.push(Storage { bytes, refs: 1, class });
-        self.live[class as usize] += bytes;
-        self.note_peak(0.0);
+        let pending = (self.lazy && class == Class::Activations).then_some(self.kernel);
+        self.storages.push(Storage { bytes, refs: 1, class, pending });
+        if pending.is_none() {
+            self.live[class as usize] += bytes;
+            self.note_peak(0.0);
+        }
         self.storages.len() as u32 - 1
+    }
+
+    /// A pending storage is written to memory.
+    pub fn write(&mut self, id: u32) {
+        let s = &mut self.storages[id as usize];
+        if s.pending.take().is_some() && s.refs > 0 {
+            self.live[s.class as usize] += s.bytes;
+            self.note_peak(0.0);
+        }
+    }
+
+    /// A fused kernel reads a storage: what another kernel made must have been written.
+    pub fn read_later(&mut self, id: u32) {
+        if self.storages[id as usize].pending.is_some_and(|kernel| kernel < self.kernel) {
+            self.write(id);
+        }
+    }
+
+    /// A library was called: what follows is in another kernel.
+    pub fn next_kernel(&mut self) {
+        self.kernel += 1;
+    }
+
+    /// Size of a storage.
+    pub fn bytes(&self, id: u32) -> f64 {
+        self.storages[id as usize].bytes
     }
 
     /// One more reference.
@@ -82,7 +117,7 @@ impl Memory {
         let s = &mut self.storages[id as usize];
         debug_assert!(s.refs > 0, "storage released twice");
         s.refs = s.refs.saturating_sub(1);
-        if s.refs == 0 {
+        if s.refs == 0 && s.pending.is_none() {
             self.live[s.class as usize] -= s.bytes;
         }
     }
@@ -94,6 +129,7 @@ impl Memory {
 
     /// The storage becomes something else (an activation gradient turns out to be a parameter's).
     pub fn reclass(&mut self, id: u32, class: Class) {
+        self.write(id);
         let s = &mut self.storages[id as usize];
         self.live[s.class as usize] -= s.bytes;
         self.live[class as usize] += s.bytes;

@@ -10,7 +10,9 @@ mod aten;
 mod attention;
 mod autocast;
 mod backward;
+mod checkpoint;
 mod forward;
+mod lazy;
 mod memory;
 mod norm;
 mod optimizer;
@@ -18,6 +20,8 @@ mod optimizer;
 pub(crate) use attention::rnn_workspace;
 use autocast::Policy;
 use backward::{Backward, GradNode};
+use checkpoint::Segments;
+use lazy::Lazy;
 pub(crate) use memory::{Class, Memory};
 pub(crate) use norm::layout_workspace;
 use preflop_graph::graph::{Content, Graph, GraphOp};
@@ -92,6 +96,9 @@ struct Lowering<'g> {
     parameter_grads: Vec<Option<Value>>,
     temporaries: Vec<u32>,
     tape: Vec<GradNode>,
+    segments: Segments,
+    /// Where kernels are fused.
+    lazy: Option<Lazy>,
 }
 
 /// Seconds that Hugging Face's code takes around a step of generation (arguments, cache, mask, positions) while the GPU waits: iteration less
@@ -100,6 +107,15 @@ const GENERATION_LEAD: f64 = 2.5e-3;
 
 /// The operators, host work and memory of one iteration of `graph`.
 pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelError> {
+    lower_with(graph, *options, false)
+}
+
+/// As [`lower`], with the memory of a compiled run: the operators are still those of eager code.
+pub(crate) fn lower_fused(graph: &Graph, options: LowerOptions) -> Result<Iteration, ModelError> {
+    lower_with(graph, options, true)
+}
+
+fn lower_with(graph: &Graph, options: LowerOptions, fused: bool) -> Result<Iteration, ModelError> {
     if let Some(fixed) = &graph.fixed {
         return Ok(fixed.iteration.clone());
     }
@@ -110,13 +126,18 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelEr
     preflop_graph::check(graph)?;
     let optimizer = options.optimizer.unwrap_or(graph.optimizer);
     let mut run = Lowering::new(graph, Policy::of(options.precision), training);
+    if fused {
+        run.lazy = Some(Lazy::default());
+        run.memory.lazy = true;
+    }
     if training {
         let trained = run.trained_parameters(options.mode);
         run.alloc_optimizer_state(optimizer, &trained);
     }
     run.forward(options.mode)?;
     if training {
-        run.backward();
+        run.backward(options.mode)?;
+        run.memory.lazy = false;
         run.optimizer_step(optimizer);
     }
     let mut host = run.host;
@@ -132,6 +153,7 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelEr
         parameters: graph.parameter_count(),
         samples: graph.samples,
         replayed: false,
+        autotuned: false,
     })
 }
 
@@ -166,6 +188,8 @@ impl<'g> Lowering<'g> {
             parameter_grads: vec![None; graph.parameters.len()],
             temporaries: Vec::new(),
             tape: Vec::new(),
+            segments: Segments::of(graph, training),
+            lazy: None,
         }
     }
 
@@ -224,11 +248,13 @@ impl<'g> Lowering<'g> {
                     self.memory.reclass(v.storage, Class::Cache);
                 }
                 self.memory.retain(v.storage);
+                self.memory.write(v.storage);
                 self.values[t as usize] = Some(v);
             }
         }
         self.temporaries.clear();
         for (i, node) in graph.nodes.iter().enumerate() {
+            self.enter_segment(i);
             if active[i] {
                 self.current = i as u32;
                 self.host.module_calls += u64::from(node.modules);
@@ -243,6 +269,7 @@ impl<'g> Lowering<'g> {
             while let Some((_, t)) = dying.next_if(|(n, _)| *n <= i as u32) {
                 self.forget(t);
             }
+            self.leave_segment(i);
         }
         let loss = graph.loss.and_then(|t| self.values[t as usize]);
         for p in 0..self.cast_cache.len() {
@@ -329,18 +356,25 @@ impl<'g> Lowering<'g> {
     }
 
     fn record(&mut self, kind: Backward, inputs: &[Value], saved: &[u32], outs: &[Value]) -> Option<u32> {
+        self.settle(&kind, inputs, outs);
         if self.phase != Phase::Forward || !inputs.iter().any(|v| v.edge != Edge::None) {
             return None;
         }
-        for &s in saved {
+        let kept = self.kept(&kind, saved);
+        for &s in &kept {
             self.memory.retain(s);
+        }
+        if !saved.is_empty() {
+            // An operator that saves only what goes in has done so before its kernel runs.
+            let before = saved.iter().all(|s| inputs.iter().any(|v| v.storage == *s));
+            self.segments.needed = self.steps.len().saturating_sub(usize::from(before));
         }
         self.tape.push(GradNode {
             kind,
             layer: self.current,
             edges: inputs.iter().map(|v| v.edge).collect(),
             metas: inputs.iter().map(|v| (v.shape, v.dtype)).collect(),
-            saved: saved.to_vec(),
+            saved: kept,
             grads: outs.iter().map(|_| None).collect(),
             outputs: outs.iter().map(|v| (v.shape, v.dtype)).collect(),
         });

@@ -1,6 +1,7 @@
 //! What an autotuner would find: the kernels that a library may run for a convolution, each with its time.
 
 use super::TimeModel;
+use crate::OpPrediction;
 use preflop_gpu::Gpu;
 use preflop_ops::{Op, OpCall};
 use preflop_units::Seconds;
@@ -40,6 +41,25 @@ impl TimeModel {
         })
         .collect()
     }
+
+    /// A call with the fastest of its algorithms instead of the library's choice.
+    ///
+    /// The closed forms of the candidates say that trials gain up to a tenth in 16-bit formats; `cudnn.benchmark` gained less than 0.5 % in each of 14
+    /// pairs of iterations of seven convolutional networks on an H200 in bf16. There the prediction stays, and only its lower end follows the fastest candidate. In
+    /// other formats nothing was measured: the fastest candidate is the prediction, the heuristic's time its upper end.
+    #[must_use]
+    pub fn autotuned(&self, call: &OpCall, gpu: &Gpu, one: OpPrediction) -> OpPrediction {
+        let ways = self.algorithms(call, gpu);
+        let fastest = ways.iter().map(|w| w.time.0).fold(f64::INFINITY, f64::min);
+        let Some(chosen) = ways.first().filter(|w| fastest < w.time.0) else { return one };
+        let share = fastest / chosen.time.0;
+        let low = one.low.min(one.time * share);
+        if call.dtype.is_half() {
+            OpPrediction { low, ..one }
+        } else {
+            OpPrediction { low: one.low * share, time: one.time * share, ..one }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -59,5 +79,23 @@ mod tests {
         assert!(ways.iter().all(|w| w.time > Seconds::ZERO));
         let product = OpCall::fwd(Op::Gemm(Gemm::linear(64, 64, 64, false)), Dtype::Fp32);
         assert!(model.algorithms(&product, &h200).is_empty());
+    }
+
+    #[test]
+    fn a_trial_is_never_slower_and_moves_only_the_interval_where_it_was_measured() {
+        let model = TimeModel::embedded();
+        let h200 = catalog::find("h200").unwrap();
+        for dtype in [Dtype::Fp32, Dtype::Bf16] {
+            for pass in [Pass::Fwd, Pass::Dgrad, Pass::Wgrad] {
+                let call = OpCall { op: Op::Conv(Conv::square(64, 256, 14, 1024, 1, 1, 0)), pass, dtype };
+                let one = model.predict(&call, &h200);
+                let tried = model.autotuned(&call, &h200, one);
+                assert!(
+                    tried.low <= tried.time && tried.time <= one.time && tried.high == one.high,
+                    "{tried:?}"
+                );
+                assert!(dtype == Dtype::Fp32 || tried.time == one.time);
+            }
+        }
     }
 }

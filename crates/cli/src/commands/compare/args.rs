@@ -4,7 +4,7 @@ use crate::commands::roofline::recording::RecordingArgs;
 use crate::error::InputError;
 use crate::input;
 use crate::price_args::PriceArgs;
-use crate::run_args;
+use crate::run_args::{self, FormArgs};
 use clap::Args;
 use preflop_core::Gpu;
 use preflop_core::cost::fit::Setup;
@@ -12,7 +12,7 @@ use preflop_core::cost::search;
 use preflop_core::cost::{Catalogue, Limits, Plan, Pricing, RankBy, Reserve, quantity};
 use preflop_core::gpu::catalog;
 use preflop_core::model::{
-    Graph, Iteration, LowerOptions, Mode, ModelError, OptimizerChoice, Precision, lower, zoo,
+    Form, Graph, Iteration, LowerOptions, Mode, ModelError, OptimizerChoice, Precision, zoo,
 };
 use preflop_core::units::Seconds;
 use preflop_import::exported::Bindings;
@@ -69,6 +69,9 @@ pub struct CompareArgs {
     /// Optimizer of a training step and its implementation [default: as the model is usually trained, foreach]
     #[arg(long, value_name = "NAME[:HOW]", value_parser = run_args::optimizer())]
     pub optimizer: Option<OptimizerChoice>,
+
+    #[command(flatten)]
+    pub form: FormArgs,
 
     /// What the list is ordered by: time, cost, energy
     #[arg(long, default_value = "time", value_parser = rank_by)]
@@ -198,6 +201,8 @@ pub struct Question {
     pub seq: Option<u64>,
     /// Mode.
     pub mode: Mode,
+    /// In which form it is run.
+    pub form: Form,
     /// The GPUs.
     pub gpus: Vec<Gpu>,
     /// Why others of the catalogue are left out.
@@ -234,7 +239,18 @@ impl Question {
 
     /// The iteration of a setup.
     pub fn lower(&self, setup: &Setup) -> Result<Iteration, ModelError> {
-        lower(&*self.model.graph(setup.batch, self.seq)?, &self.options(setup))
+        let graph = self.graph(setup)?;
+        self.form.lower(&graph, &self.options(setup))
+    }
+
+    /// The graph of a setup, in the form that is asked for.
+    pub fn graph(&self, setup: &Setup) -> Result<Cow<'_, Graph>, ModelError> {
+        let mut graph = self.model.graph(setup.batch, self.seq)?;
+        let form = Form { checkpoint: setup.checkpoint, ..self.form };
+        if !(Form { run: None, ..form }).is_plain() {
+            form.shape(graph.to_mut(), self.options(setup).mode)?;
+        }
+        Ok(graph)
     }
 }
 
@@ -302,7 +318,12 @@ impl CompareArgs {
         let setups = precisions
             .iter()
             .flat_map(|p| {
-                batches.iter().map(|b| Setup { batch: *b, precision: *p, optimizer: self.optimizer })
+                batches.iter().map(|b| Setup {
+                    batch: *b,
+                    precision: *p,
+                    optimizer: self.optimizer,
+                    checkpoint: self.form.checkpoint,
+                })
             })
             .collect();
         let limits = Limits { deadline: self.deadline, budget_usd: self.budget };
@@ -323,6 +344,7 @@ impl CompareArgs {
             model,
             seq: self.seq,
             mode,
+            form: self.form.form(),
             gpus,
             lacking,
             named,

@@ -131,6 +131,7 @@ fn refuse(args: &CompareArgs) -> anyhow::Result<()> {
         ("--output", args.output.is_some()),
         ("--plot", args.plot.is_some()),
         ("--mode infer", args.mode == Mode::Infer),
+        ("--run, --layout, --checkpoint and --algorithms", !args.form.form().is_plain()),
     ];
     match given.iter().find(|(_, is)| *is) {
         None => Ok(()),

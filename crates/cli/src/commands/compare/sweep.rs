@@ -133,7 +133,7 @@ fn largest(
         if let Some(peak) = peaks.get(&setup) {
             return Ok(*peak);
         }
-        let peak = fit::peak_of_zoo(question.model.name(), batch, question.seq, &question.options(&setup))?;
+        let peak = fit::peak(batch, || question.lower(&setup))?;
         peaks.insert(setup, peak);
         Ok(peak)
     })
@@ -146,7 +146,7 @@ fn advise(question: &Question, model: &TimeModel, rows: &mut [Row]) {
         let precision = Precision::ALL.into_iter().find(|p| p.name() == row.precision);
         let optimizer = question.setups.first().and_then(|s| s.optimizer);
         let Some(precision) = precision else { continue };
-        let asked = Setup { batch: row.batch, precision, optimizer };
+        let asked = Setup { batch: row.batch, precision, optimizer, checkpoint: question.form.checkpoint };
         let run = |setup: &Setup| {
             if setup.precision != asked.precision && !native(gpu, setup.precision) {
                 return None;
@@ -157,13 +157,6 @@ fn advise(question: &Question, model: &TimeModel, rows: &mut [Row]) {
             let iteration = iterations.get(setup)?;
             Some((iteration.clone(), model.predict_iteration(iteration, gpu)))
         };
-        row.changes = fit::changes(
-            &asked,
-            gpu,
-            &question.reserve,
-            &model.host_model(gpu),
-            run,
-            row.largest_batch.unwrap_or(0),
-        );
+        row.changes = fit::changes(&asked, gpu, &question.reserve, run, row.largest_batch.unwrap_or(0));
     }
 }

@@ -4,7 +4,7 @@ use super::args::Question;
 use super::row::Row;
 use super::show::usd;
 use crate::output::{self, three_digits};
-use preflop_core::model::Run;
+use preflop_core::model::Form;
 use preflop_core::report::advise;
 use preflop_core::time::TimeModel;
 use preflop_core::units::{Bytes, Seconds};
@@ -68,9 +68,9 @@ fn better(question: &Question, fastest: &Row, model: &TimeModel) -> Option<Strin
         .setups
         .iter()
         .find(|s| s.batch == fastest.batch && s.precision.name() == fastest.precision)?;
-    let graph = question.model.graph(setup.batch, question.seq).ok()?;
-    let run = graph.fixed.as_ref().map_or(Run::Eager, |f| f.run);
-    let ranking = advise::rank_together(model, &graph, question.options(setup), run, gpu, 2);
+    let graph = question.graph(setup).ok()?;
+    let form = Form { run: Some(question.form.run(&graph).ok()?), ..question.form };
+    let ranking = advise::rank_together(model, &graph, question.options(setup), form, gpu, 2);
     let best = ranking.options.iter().find(|o| o.fits && o.gain >= WORTH)?;
     Some(format!(
         "To do better: {} on {} saves {:.0} % of the time per sample.",
