@@ -1,13 +1,12 @@
 //! Times of listed operators: their form with the constants of its class, as measured.
 
-use super::draft::{Draft, Sketch, Then};
+use super::draft::{Draft, Question, Sketch, Then};
 use super::{LogInterval, TimeModel};
 use crate::evidence::{Evidence, Library};
 use crate::operator::Bound;
 use preflop_gpu::Gpu;
 use preflop_kernels::listed::{GENERIC, TERMS, class, counts, form, terms};
 use preflop_kernels::traffic;
-use preflop_learned::trees::MAX_FEATURES;
 use preflop_ops::{Listed, OpCall};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -75,7 +74,7 @@ impl TimeModel {
             levels: traffic::streaming(call.traffic(), gpu),
             launches: counts.launches.round().max(1.0),
         };
-        Sketch { draft, forest: None, x: [0.0; MAX_FEATURES], then: Then::trusted(0.0, 1.0) }
+        Sketch { draft, question: Question::nobody(), then: Then::trusted(0.0, 1.0) }
     }
 }
 
