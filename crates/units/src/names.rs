@@ -57,6 +57,7 @@ mod tests {
         assert_eq!(close("a100", ["a100-sxm-80gb", "rtx-4090"]), vec!["a100-sxm-80gb"]);
         assert_eq!(did_you_mean("zzzzzz", ["h200"]), "");
         // Columns of a table are names of a file.
-        assert_eq!(did_you_mean("op", ["o\np\u{1b}"]), "; did you mean `o p `?");
+        assert_eq!(did_you_mean("op", ["o\np"]), "; did you mean `o p`?");
+        assert_eq!(one_line("a\u{1b}]0;b\r\nc"), "a ]0;b  c");
     }
 }
