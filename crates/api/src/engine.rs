@@ -114,7 +114,7 @@ impl Engine {
         })
     }
 
-    /// The same engine for a server, where many questions come: what was learned is asked once for calls that come again. It takes 36 MB.
+    /// The same engine for a server, where many questions come: what was learned is asked once for calls that come again. It takes 40 MB.
     #[must_use]
     pub fn for_many(self) -> Self {
         Self { model: self.model.with_recall(), ..self }

@@ -308,6 +308,7 @@ mod tests {
             ("dgx-h100x0", "1 to 1048576 nodes"),
             ("dgx-h1000x4", "did you mean `dgx-h100`"),
             ("8xh1000", "unknown GPU"),
+            ("8xl560-sxm\na", "unknown GPU `l560-sxm a`"),
             ("", "unknown cluster"),
             ("dgx-h100x99999999999999999999", "nodes, not"),
         ] {

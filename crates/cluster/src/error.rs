@@ -1,5 +1,6 @@
 //! What can be wrong with nodes, clusters and plans. Each message is one line: what, where, what to do.
 
+use preflop_core::names::one_line;
 use thiserror::Error;
 
 /// Why a question about a cluster has no answer.
@@ -7,7 +8,8 @@ use thiserror::Error;
 pub enum ClusterError {
     /// No node or cluster of that name.
     #[error(
-        "unknown cluster `{name}`{hint} (`preflop cluster list` lists all; NODExCOUNT, 8xGPU and a path work too)"
+        "unknown cluster `{}`{hint} (`preflop cluster list` lists all; NODExCOUNT, 8xGPU and a path work too)",
+        one_line(name)
     )]
     Unknown {
         /// The name asked for.
@@ -16,7 +18,7 @@ pub enum ClusterError {
         hint: String,
     },
     /// A file that cannot be read.
-    #[error("{file}: {problem}")]
+    #[error("{file}: {}", one_line(problem))]
     File {
         /// The file.
         file: String,
@@ -24,7 +26,7 @@ pub enum ClusterError {
         problem: String,
     },
     /// The GPU of a node.
-    #[error("{file}: {problem}")]
+    #[error("{file}: {}", one_line(problem))]
     Gpu {
         /// The file.
         file: String,
@@ -32,12 +34,12 @@ pub enum ClusterError {
         problem: String,
     },
     /// A plan that does not divide, fit or exist.
-    #[error("{0}")]
+    #[error("{}", one_line(.0))]
     Plan(String),
     /// A model that cannot be cut this way.
-    #[error("{0}")]
+    #[error("{}", one_line(.0))]
     Model(String),
     /// A line of a log that cannot be read.
-    #[error("{0}")]
+    #[error("{}", one_line(.0))]
     Log(String),
 }

@@ -14,6 +14,7 @@ pub use resolve::Assumption;
 pub use resource::Resource;
 
 use preflop_units::dtype::Dtype;
+use preflop_units::names::one_line;
 use preflop_units::{Bytes, BytesPerSecond, FlopsPerSecond, Hertz, Seconds};
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +22,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GpuError {
     /// No GPU of that name in the catalogue.
-    #[error("unknown GPU `{name}`{hint} (`preflop gpus` lists all; a path to a GPU file works too)")]
+    #[error(
+        "unknown GPU `{}`{hint} (`preflop gpus` lists all; a path to a GPU file works too)",
+        one_line(name)
+    )]
     Unknown {
         /// The name asked for.
         name: String,
@@ -37,7 +41,7 @@ pub enum GpuError {
         detail: String,
     },
     /// A key that the schema does not know.
-    #[error("{file}: unknown key `{key}`{hint}; docs/gpu-file.md lists the keys")]
+    #[error("{file}: unknown key `{}`{hint}; docs/gpu-file.md lists the keys", one_line(key))]
     Key {
         /// The file.
         file: String,
@@ -47,7 +51,7 @@ pub enum GpuError {
         hint: String,
     },
     /// A value of the wrong type or outside its range.
-    #[error("{file}: `{key}` {problem}")]
+    #[error("{file}: `{}` {}", one_line(key), one_line(problem))]
     Value {
         /// The file.
         file: String,

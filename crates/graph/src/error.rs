@@ -1,12 +1,13 @@
 //! What can be wrong with a model.
 
+use preflop_units::names::one_line;
 use thiserror::Error;
 
 /// One line that says what is wrong and where.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
     /// No model of that name.
-    #[error("unknown model `{name}`{hint}")]
+    #[error("unknown model `{}`{hint}", one_line(name))]
     Unknown {
         /// The name asked for.
         name: String,
@@ -14,7 +15,7 @@ pub enum ModelError {
         hint: String,
     },
     /// A layer cannot take its input.
-    #[error("layer `{layer}`: {problem}")]
+    #[error("layer `{}`: {}", one_line(layer), one_line(problem))]
     Layer {
         /// Layer path.
         layer: String,

@@ -1,8 +1,11 @@
-//! Writes a synthetic trace of so many megabytes, reads it, and prints time and peak memory.
+//! Writes a synthetic trace of so many megabytes, reads and explains it, and prints time and peak memory.
 //!
-//! `cargo run --release -p preflop-import --example import_speed -- 1000`
+//! `cargo run --release -p preflop-import --example import_speed -- 1000`; with `dense` behind it the trace is nothing but launches
+//! and kernels, the most records that a megabyte holds.
 #![allow(clippy::print_stdout)]
 
+use preflop_core::profile::{Analysis, explain::explain, window::Choice};
+use preflop_core::time::TimeModel;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -33,7 +36,7 @@ const LAYER: [(&str, &str, &str); 4] = [
     ),
 ];
 
-fn write_trace(path: &Path, megabytes: u64) -> io::Result<u64> {
+fn write_trace(path: &Path, megabytes: u64, dense: bool) -> io::Result<u64> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     let mut written = 0_u64;
     let mut put = |text: &str| -> io::Result<u64> {
@@ -50,15 +53,22 @@ fn write_trace(path: &Path, megabytes: u64) -> io::Result<u64> {
         let (op, dims, kernel) = LAYER[(number % 4) as usize];
         number += 1;
         now += 20;
-        let text = format!(
-            "{{\"ph\": \"X\", \"cat\": \"python_function\", \"name\": \"torch/nn/modules/module.py(1532): _call_impl\", \"pid\": 768, \"tid\": 768, \"ts\": {now}.125, \"dur\": 18.5, \"args\": {{\"Python parent id\": {number}, \"Python id\": {number}, \"Ev Idx\": {number}}}}},\n\
+        let text = if dense {
+            format!(
+                "{{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"pid\": 768, \"tid\": 768, \"ts\": {now}.500, \"dur\": 2.731, \"args\": {{\"correlation\": {number}}}}},\n\
+                 {{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"{op}\", \"pid\": 0, \"tid\": 7, \"ts\": {now}.900, \"dur\": 3.48, \"args\": {{\"device\": 0, \"stream\": 7, \"correlation\": {number}, \"grid\": [16384, 1, 1], \"block\": [128, 1, 1]}}}}"
+            )
+        } else {
+            format!(
+                "{{\"ph\": \"X\", \"cat\": \"python_function\", \"name\": \"torch/nn/modules/module.py(1532): _call_impl\", \"pid\": 768, \"tid\": 768, \"ts\": {now}.125, \"dur\": 18.5, \"args\": {{\"Python parent id\": {number}, \"Python id\": {number}, \"Ev Idx\": {number}}}}},\n\
              {{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"{op}\", \"pid\": 768, \"tid\": 768, \"ts\": {now}.250, \"dur\": 15.867, \"args\": {{\"External id\": {number}, \"Record function id\": 0, \"Concrete Inputs\": [\"\", \"\", \"\", \"1\", \"1\"], \"Input type\": [\"c10::BFloat16\", \"c10::BFloat16\", \"c10::BFloat16\", \"Scalar\", \"Scalar\"], \"Input Strides\": [[1], [1024, 1], [1, 1024], [], []], \"Input Dims\": {dims}, \"Sequence number\": {number}, \"Fwd thread id\": 0, \"Ev Idx\": {number}}}}},\n\
              {{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"pid\": 768, \"tid\": 768, \"ts\": {now}.500, \"dur\": 5.731, \"args\": {{\"External id\": {number}, \"cbid\": 211, \"correlation\": {number}}}}},\n\
              {{\"ph\": \"s\", \"id\": {number}, \"pid\": 768, \"tid\": 768, \"ts\": {now}.500, \"cat\": \"ac2g\", \"name\": \"ac2g\"}},\n\
              {{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"{kernel}\", \"pid\": 0, \"tid\": 7, \"ts\": {now}.900, \"dur\": 12.48, \"args\": {{\"External id\": {number}, \"queued\": 0, \"device\": 0, \"context\": 1, \"stream\": 7, \"correlation\": {number}, \"registers per thread\": 32, \"shared memory\": 0, \"blocks per SM\": 124.121, \"warps per SM\": 496.484, \"grid\": [16384, 1, 1], \"block\": [128, 1, 1], \"est. achieved occupancy %\": 100}}}},\n\
              {{\"ph\": \"f\", \"id\": {number}, \"pid\": 0, \"tid\": 7, \"ts\": {now}.900, \"cat\": \"ac2g\", \"name\": \"ac2g\", \"bp\": \"e\"}},\n\
              {{\"ph\": \"i\", \"cat\": \"cpu_instant_event\", \"s\": \"t\", \"name\": \"[memory]\", \"pid\": 768, \"tid\": 768, \"ts\": {now}.960, \"args\": {{\"Total Reserved\": 2629828608, \"Total Allocated\": 1003059712, \"Bytes\": 18317312, \"Addr\": 137877174353920, \"Device Id\": 0, \"Device Type\": 1, \"Ev Idx\": {number}}}}}"
-        );
+            )
+        };
         if put(&text)? >= limit {
             break;
         }
@@ -87,12 +97,13 @@ fn processor_seconds() -> Option<f64> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let megabytes = std::env::args().nth(1).map_or(Ok(100), |a| a.parse::<u64>())?;
     let path = std::env::temp_dir().join(format!("preflop-import-speed-{}.json", std::process::id()));
-    let size = write_trace(&path, megabytes)?;
-    let processor = processor_seconds().unwrap_or(0.0);
+    let dense = std::env::args().nth(2).is_some_and(|word| word == "dense");
+    let size = write_trace(&path, megabytes, dense)?;
+    let before = processor_seconds().unwrap_or(0.0);
     let start = Instant::now();
     let profile = preflop_import::import(&path);
     let seconds = start.elapsed().as_secs_f64();
-    let processor = processor_seconds().unwrap_or(0.0) - processor;
+    let processor = processor_seconds().unwrap_or(0.0) - before;
     std::fs::remove_file(&path)?;
     let profile = profile?;
     println!(
@@ -102,6 +113,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         profile.ops.len(),
         profile.gpu_events.len(),
         size as f64 / 1e6 / processor.max(1e-9),
+        peak_mb().unwrap_or(0.0)
+    );
+    let analysis = Analysis::new(&profile, &Choice::default())?;
+    let explanation = explain(&analysis, &TimeModel::embedded(), None);
+    println!(
+        "explained, {} operators: {:.2} s of processor time in all, peak memory {:.0} MB",
+        explanation.operators.len(),
+        processor_seconds().unwrap_or(0.0) - before,
         peak_mb().unwrap_or(0.0)
     );
     Ok(())

@@ -9,7 +9,7 @@ use super::{
 };
 use keys::Shape;
 use preflop_units::dtype::Dtype;
-use preflop_units::names::did_you_mean;
+use preflop_units::names::{did_you_mean, one_line};
 use reader::Reader;
 use serde::Deserialize as _;
 
@@ -20,10 +20,10 @@ pub enum RowError {
     #[error("shape: {0}")]
     Shape(String),
     /// No such operator.
-    #[error("unknown op `{0}`{1}")]
+    #[error("unknown op `{op}`{hint}", op = one_line(.0), hint = .1)]
     Op(String, String),
     /// No such phase, or not one of this operator.
-    #[error("op `{op}` has no phase `{phase}` (it has {known})")]
+    #[error("op `{op}` has no phase `{}` (it has {known})", one_line(phase))]
     Phase {
         /// Operator.
         op: String,
@@ -33,7 +33,7 @@ pub enum RowError {
         known: &'static str,
     },
     /// No such number format.
-    #[error("unknown dtype `{0}` (fp32, tf32, bf16, fp16, fp8)")]
+    #[error("unknown dtype `{}` (fp32, tf32, bf16, fp16, fp8)", one_line(.0))]
     Dtype(String),
     /// A key that the operator needs.
     #[error("op `{op}` needs `{key}` in its shape")]
@@ -44,7 +44,7 @@ pub enum RowError {
         key: &'static str,
     },
     /// A key that the operator does not know.
-    #[error("op `{op}` has no `{key}` in its shape{hint} (it has {known})")]
+    #[error("op `{op}` has no `{}` in its shape{hint} (it has {known})", one_line(key))]
     Key {
         /// Operator.
         op: String,

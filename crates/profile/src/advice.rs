@@ -94,7 +94,7 @@ fn mostly_replayed(analysis: &Analysis) -> bool {
 fn family_ms(analysis: &Analysis, family: KernelFamily) -> f64 {
     let mut sum = 0.0;
     for (g, group) in analysis.groups.iter().enumerate() {
-        for &i in &group.events {
+        for &i in analysis.events(group) {
             if family_of(analysis, i, g) == family {
                 sum += analysis.event(i).dur_ns as f64 / 1e6;
             }

@@ -18,8 +18,9 @@ pub struct Group {
     pub link: Link,
     /// Name: the operator's, or the kernel's where there is no operator.
     pub name: NameId,
-    /// GPU events, as indices into the profile.
-    pub events: Vec<u32>,
+    /// Its GPU events: so many of [`Analysis::events`], from this place on.
+    first: u32,
+    count: u32,
     /// Sum of their times.
     pub time: Seconds,
     /// Pass; `None` for unattributed work.
@@ -37,6 +38,11 @@ pub struct Group {
 }
 
 impl Group {
+    /// How many GPU events it has.
+    pub fn launches(&self) -> u32 {
+        self.count
+    }
+
     /// Is no operator known for it?
     pub fn is_unattributed(&self) -> bool {
         !matches!(self.link, Link::Operator(_))
@@ -56,6 +62,8 @@ pub struct Analysis<'a> {
     pub classes: HashMap<NameId, KernelClass>,
     /// Groups, by their first event.
     pub groups: Vec<Group>,
+    /// GPU events, those of one group together: a recording may have millions of groups, too many for a list in each.
+    ordered: Vec<u32>,
     /// Distinct works.
     pub works: Vec<Work>,
 }
@@ -85,7 +93,8 @@ impl<'a> Analysis<'a> {
             let name = profile.gpu_events[i as usize].name;
             classes.entry(name).or_insert_with(|| kernel_name::classify(profile.names.text(name)));
         }
-        let mut analysis = Self { profile, links, window, classes, groups: Vec::new(), works: Vec::new() };
+        let (groups, ordered, works) = Default::default();
+        let mut analysis = Self { profile, links, window, classes, groups, ordered, works };
         analysis.group();
         Ok(analysis)
     }
@@ -93,6 +102,11 @@ impl<'a> Analysis<'a> {
     /// A GPU event of the profile.
     pub fn event(&self, index: u32) -> &GpuEvent {
         &self.profile.gpu_events[index as usize]
+    }
+
+    /// GPU events of a group, as indices into the profile, by start.
+    pub fn events(&self, group: &Group) -> &[u32] {
+        self.ordered.get(group.first as usize..(group.first + group.count) as usize).unwrap_or_default()
     }
 
     /// What an event's name and kind tell.
@@ -131,7 +145,7 @@ impl<'a> Analysis<'a> {
 
     /// Time of one iteration in which anything runs on the GPU.
     pub fn gpu_wall(&self) -> Seconds {
-        let busy = timeline::length(&timeline::busy(self.profile, &self.window));
+        let busy = timeline::length(timeline::busy(self.profile, &self.window));
         Seconds(busy as f64 / 1e9 / self.iterations())
     }
 
@@ -165,50 +179,70 @@ impl<'a> Analysis<'a> {
     /// Builds groups and works.
     fn group(&mut self) {
         let mut known: HashMap<WorkKey, Option<u32>> = HashMap::new();
-        let mut owner: HashMap<u32, (u32, Option<u32>)> = HashMap::new();
-        let mut of_op: HashMap<u32, usize> = HashMap::new();
+        let operators = self.profile.ops.len();
+        // By operator: its owner with the work that is known of it, and the group of that owner.
+        let mut owners: Vec<Option<(u32, Option<u32>)>> = vec![None; operators];
+        let mut group_of = vec![NONE; operators];
         let events = std::mem::take(&mut self.window.events);
+        let mut places: Vec<u32> = Vec::with_capacity(events.len());
         for &i in &events {
             let link = self.links.links[i as usize];
             let time = Seconds(self.event(i).dur_ns as f64 / 1e9);
+            let mut place = self.groups.len() as u32;
+            let mut new = Group {
+                link,
+                name: self.event(i).name,
+                first: 0,
+                count: 0,
+                time: Seconds::ZERO,
+                phase: None,
+                module: NameId::EMPTY,
+                work: None,
+                family: KernelFamily::Other,
+                dtype: None,
+                tensor_core: false,
+            };
             if let Link::Operator(op) = link {
-                let (op, work) = *owner.entry(op).or_insert_with(|| {
+                let (op, work) = *owners[op as usize].get_or_insert_with(|| {
                     Self::owner(self.profile, &self.links, op, &mut known, &mut self.works)
                 });
-                let at = *of_op.entry(op).or_insert_with(|| {
-                    self.groups.push(Group {
-                        link: Link::Operator(op),
-                        name: self.profile.ops[op as usize].name,
-                        events: Vec::new(),
-                        time: Seconds::ZERO,
-                        phase: Some(self.links.phases[op as usize]),
-                        module: self.links.modules[op as usize],
-                        work,
-                        family: KernelFamily::Other,
-                        dtype: None,
-                        tensor_core: false,
-                    });
-                    self.groups.len() - 1
-                });
-                self.groups[at].events.push(i);
-                self.groups[at].time += time;
-            } else {
-                self.groups.push(Group {
-                    link,
-                    name: self.event(i).name,
-                    events: vec![i],
-                    time,
-                    phase: None,
-                    module: NameId::EMPTY,
-                    work: None,
-                    family: KernelFamily::Other,
-                    dtype: None,
-                    tensor_core: false,
-                });
+                let op = op as usize;
+                if group_of[op] == NONE {
+                    group_of[op] = place;
+                    (new.link, new.name) = (Link::Operator(op as u32), self.profile.ops[op].name);
+                    (new.phase, new.module) = (Some(self.links.phases[op]), self.links.modules[op]);
+                    new.work = work;
+                }
+                place = group_of[op];
             }
+            if place as usize == self.groups.len() {
+                self.groups.push(new);
+            }
+            let group = &mut self.groups[place as usize];
+            group.count += 1;
+            group.time += time;
+            places.push(place);
         }
+        self.order(&events, &places);
         self.window.events = events;
         self.classify_groups();
+    }
+
+    /// Puts the events of each group together: `places` has the group of each event.
+    fn order(&mut self, events: &[u32], places: &[u32]) {
+        let mut next = 0;
+        for group in &mut self.groups {
+            group.first = next;
+            next += group.count;
+            // Counted again while they are put in.
+            group.count = 0;
+        }
+        self.ordered = vec![0; events.len()];
+        for (event, place) in events.iter().zip(places) {
+            let group = &mut self.groups[*place as usize];
+            self.ordered[(group.first + group.count) as usize] = *event;
+            group.count += 1;
+        }
     }
 
     /// The nearest operator, upwards, whose work is known; the innermost one otherwise.
@@ -249,9 +283,10 @@ impl<'a> Analysis<'a> {
         let mut tf32: HashMap<u32, u32> = HashMap::new();
         for at in 0..self.groups.len() {
             let group = &self.groups[at];
-            let longest = group.events.iter().copied().max_by_key(|&i| self.event(i).dur_ns);
+            let events = self.events(group);
+            let longest = events.iter().copied().max_by_key(|&i| self.event(i).dur_ns);
             let class = longest.map(|i| self.class(i));
-            let tensor_core = group.events.iter().any(|&i| self.class(i).tensor_core);
+            let tensor_core = events.iter().any(|&i| self.class(i).tensor_core);
             let by_name = class.map_or(KernelFamily::Other, |c| c.family);
             let mut family = match self.work(group) {
                 Some(work) => work.family,
@@ -299,7 +334,8 @@ mod tests {
         ];
         let a = Analysis::new(&p, &Choice::default()).unwrap();
         assert_eq!(a.groups.len(), 2);
-        assert_eq!(a.groups[0].events, vec![0, 1]);
+        assert_eq!(a.events(&a.groups[0]), [0, 1]);
+        assert_eq!((a.events(&a.groups[1]), a.groups[1].launches()), (&[2][..], 1));
         // fp32 inputs on tensor cores: TF32.
         assert_eq!((a.groups[0].family, a.groups[0].dtype), (KernelFamily::Gemm, Some(Dtype::Tf32)));
         assert_eq!(a.work(&a.groups[0]).unwrap().flops.0, 2.0 * 64.0 * 128.0 * 256.0);

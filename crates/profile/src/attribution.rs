@@ -4,7 +4,7 @@
 use super::{CallKind, HostOp, Mark, NameId, Profile};
 use preflop_graph::Phase;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// No record.
 pub const NONE: u32 = u32::MAX;
@@ -43,27 +43,17 @@ pub fn attribute(profile: &Profile) -> Attribution {
     let ops_by_thread = by_thread(&profile.ops, |o| o.thread);
     let parents = parents(&profile.ops, &ops_by_thread);
     let call_ops = enclosing_ops(profile, &ops_by_thread);
-    let mut call_of = HashMap::with_capacity(profile.calls.len());
-    for (i, call) in profile.calls.iter().enumerate() {
-        if call.correlation != 0 && call.kind != CallKind::Sync {
-            call_of.insert(call.correlation, i as u32);
-        }
-    }
-    let external: HashMap<i64, u32> = profile
-        .ops
-        .iter()
-        .enumerate()
-        .filter(|(_, o)| o.external != 0)
-        .map(|(i, o)| (o.external, i as u32))
-        .collect();
+    let launches = profile.calls.iter().map(|c| if c.kind == CallKind::Sync { 0 } else { c.correlation });
+    let mut call_of = Numbered::new(launches);
+    let mut external = Numbered::new(profile.ops.iter().map(|o| o.external));
     let mut links = Vec::with_capacity(profile.gpu_events.len());
     let mut calls = Vec::with_capacity(profile.gpu_events.len());
     for event in &profile.gpu_events {
-        let call = call_of.get(&event.correlation).copied();
+        let call = call_of.find(event.correlation);
         let op = call
             .map(|c| call_ops[c as usize])
             .filter(|&op| op != NONE)
-            .or_else(|| external.get(&event.external).copied());
+            .or_else(|| external.find(event.external));
         let replayed =
             event.graph || call.is_some_and(|c| profile.calls[c as usize].kind == CallKind::GraphLaunch);
         links.push(match (op, call) {
@@ -77,6 +67,42 @@ pub fn attribute(profile: &Profile) -> Attribution {
     let phases = phases(profile, &parents);
     let modules = modules(profile, &parents, &ops_by_thread);
     Attribution { links, calls, parents, modules, phases }
+}
+
+/// Records by a recorder's numbers of them, which are asked for in much the order in which they were given.
+struct Numbered {
+    /// Numbers with the records that have them, in order.
+    records: Vec<(i64, u32)>,
+    /// Behind the one that was found last.
+    next: usize,
+}
+
+impl Numbered {
+    /// The number of each record in turn; 0 for none.
+    fn new(numbers: impl Iterator<Item = i64>) -> Self {
+        let mut records: Vec<(i64, u32)> =
+            numbers.enumerate().filter(|(_, n)| *n != 0).map(|(i, n)| (n, i as u32)).collect();
+        records.sort_unstable();
+        // Of several records with one number the last counts.
+        records.dedup_by(|later, kept| {
+            later.0 == kept.0 && {
+                kept.1 = later.1;
+                true
+            }
+        });
+        Self { records, next: 0 }
+    }
+
+    fn find(&mut self, number: i64) -> Option<u32> {
+        let here = |at: usize| self.records.get(at).is_some_and(|r| r.0 == number);
+        let at = if here(self.next) {
+            self.next
+        } else {
+            self.records.binary_search_by_key(&number, |r| r.0).ok()?
+        };
+        self.next = at + 1;
+        Some(self.records[at].1)
+    }
 }
 
 fn by_thread<T>(items: &[T], thread: impl Fn(&T) -> NameId) -> HashMap<NameId, Vec<u32>> {
@@ -135,12 +161,18 @@ fn enclosing_ops(profile: &Profile, ops: &HashMap<NameId, Vec<u32>>) -> Vec<u32>
 const OPTIMIZER_STEP: &str = "Optimizer.step";
 
 fn phases(profile: &Profile, parents: &[u32]) -> Vec<Phase> {
-    let steps: Vec<&Mark> =
-        profile.marks.iter().filter(|m| profile.names.text(m.name).starts_with(OPTIMIZER_STEP)).collect();
-    let in_step = |op: &HostOp| {
-        steps.iter().any(|m| {
-            m.thread == op.thread && m.start_ns <= op.start_ns && op.start_ns < m.start_ns + m.dur_ns
-        })
+    let mut steps: HashMap<NameId, VecDeque<(i64, i64)>> = HashMap::new();
+    for mark in profile.marks.iter().filter(|m| profile.names.text(m.name).starts_with(OPTIMIZER_STEP)) {
+        let end = mark.start_ns.saturating_add(mark.dur_ns);
+        steps.entry(mark.thread).or_default().push_back((mark.start_ns, end));
+    }
+    // Operators come by start: a step that ended before one of them concerns no other.
+    let mut in_step = |op: &HostOp| {
+        let Some(steps) = steps.get_mut(&op.thread) else { return false };
+        while steps.front().is_some_and(|step| step.1 <= op.start_ns) {
+            steps.pop_front();
+        }
+        steps.front().is_some_and(|step| step.0 <= op.start_ns)
     };
     let mut phases: Vec<Phase> = Vec::with_capacity(profile.ops.len());
     for (i, op) in profile.ops.iter().enumerate() {
@@ -221,6 +253,27 @@ mod tests {
         let a = attribute(&p);
         assert_eq!(a.links, vec![Link::Operator(1), Link::Operator(0), Link::NoOperator, Link::Orphan]);
         assert_eq!(a.parents, vec![NONE, 0]);
+    }
+
+    #[test]
+    fn of_several_calls_with_one_number_the_last_counts() {
+        let mut calls = Numbered::new([5, 0, 7, 5, 6].into_iter());
+        assert_eq!(
+            [5, 6, 7, 9, 0, 5].map(|n| calls.find(n)),
+            [Some(3), Some(4), Some(2), None, None, Some(3)]
+        );
+    }
+
+    #[test]
+    fn operators_within_an_optimizer_step_of_their_thread_are_its() {
+        let mut p = profile();
+        p.ops = [5, 30, 60, 95].map(|at| op(&mut p.names, "aten::add", at, 1)).to_vec();
+        let (step, other) = (p.names.add("Optimizer.step#Adam.step"), p.names.add("another thread"));
+        let thread = p.ops[0].thread;
+        let mark = |start_ns, dur_ns, thread| Mark { start_ns, dur_ns, name: step, thread };
+        p.marks = vec![mark(0, 20, other), mark(20, 30, thread), mark(25, 2, thread), mark(90, 10, thread)];
+        let phases = attribute(&p).phases;
+        assert_eq!(phases, [Phase::Forward, Phase::Optimizer, Phase::Forward, Phase::Optimizer]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use preflop_gpu::Gpu;
 use preflop_graph::Phase;
 use preflop_time::TimeModel;
 use preflop_units::Seconds;
+use preflop_units::dtype::Dtype;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -189,16 +190,12 @@ pub fn explain(analysis: &Analysis, model: &TimeModel, gpu: Option<&Gpu>) -> Exp
         ),
         idle,
         unattributed: unattributed(analysis),
-        families: parts(analysis, |i, g| family_of(analysis, i, g).name().to_string()),
-        dtypes: parts(analysis, |_, g| {
-            analysis.groups[g].dtype.map_or("unknown".to_string(), |d| d.name().to_string())
-        }),
+        families: parts(analysis, |i, g| family_of(analysis, i, g).name()),
+        dtypes: parts(analysis, |_, g| analysis.groups[g].dtype.map_or("unknown", Dtype::name)),
         tensor_cores: parts(analysis, |i, _| {
-            if analysis.class(i).tensor_core { "tensor cores" } else { "other units" }.to_string()
+            if analysis.class(i).tensor_core { "tensor cores" } else { "other units" }
         }),
-        phases: parts(analysis, |_, g| {
-            analysis.groups[g].phase.map_or("unattributed", Phase::name).to_string()
-        }),
+        phases: parts(analysis, |_, g| analysis.groups[g].phase.map_or("unattributed", Phase::name)),
         modules: modules(analysis),
         launching,
         occupancy: gpu.and_then(|gpu| occupancies(analysis, gpu)),
@@ -224,10 +221,10 @@ pub(super) fn family_of(analysis: &Analysis, event: u32, group: usize) -> Kernel
     }
 }
 
-fn parts(analysis: &Analysis, name: impl Fn(u32, usize) -> String) -> Vec<Part> {
-    let mut sums: BTreeMap<String, (f64, u64)> = BTreeMap::new();
+fn parts<'a>(analysis: &'a Analysis, name: impl Fn(u32, usize) -> &'a str) -> Vec<Part> {
+    let mut sums: BTreeMap<&str, (f64, u64)> = BTreeMap::new();
     for (g, group) in analysis.groups.iter().enumerate() {
-        for &i in &group.events {
+        for &i in analysis.events(group) {
             let sum = sums.entry(name(i, g)).or_default();
             sum.0 += analysis.event(i).dur_ns as f64 / 1e6;
             sum.1 += 1;
@@ -238,7 +235,7 @@ fn parts(analysis: &Analysis, name: impl Fn(u32, usize) -> String) -> Vec<Part> 
     let mut parts: Vec<Part> = sums
         .into_iter()
         .map(|(name, (time, count))| Part {
-            name,
+            name: name.to_string(),
             time_ms: time / n,
             share: if all > 0.0 { time / all } else { 0.0 },
             launches: count as f64 / n,
@@ -257,9 +254,9 @@ fn modules(analysis: &Analysis) -> Vec<Part> {
         let name = name.strip_prefix("nn.Module: ").unwrap_or(name);
         // Instances of one class together: `Linear_3` -> `Linear`.
         match name.rsplit_once('_') {
-            Some((class, number)) if number.bytes().all(|b| b.is_ascii_digit()) => class.to_string(),
-            _ if name.is_empty() => "(none)".to_string(),
-            _ => name.to_string(),
+            Some((class, number)) if number.bytes().all(|b| b.is_ascii_digit()) => class,
+            _ if name.is_empty() => "(none)",
+            _ => name,
         }
     });
     parts.truncate(MOST_PARTS);
@@ -340,16 +337,17 @@ struct Sum {
 }
 
 fn operators(analysis: &Analysis, gpu: Option<&Gpu>) -> Vec<Operator> {
-    let mut sums: BTreeMap<(String, Option<&'static str>, KernelFamily), Sum> = BTreeMap::new();
+    type Key<'a> = (&'static str, &'a str, Option<&'static str>, KernelFamily);
+    let mut sums: BTreeMap<Key, Sum> = BTreeMap::new();
     let mut all = 0.0;
     for group in &analysis.groups {
-        let name = match group.link {
-            Link::Operator(_) => analysis.profile.names.text(group.name).to_string(),
-            Link::Graph => format!("(graph) {}", group.family.name()),
-            Link::Orphan => format!("(before the window) {}", group.family.name()),
-            Link::NoOperator => format!("(no operator) {}", group.family.name()),
+        let (origin, name) = match group.link {
+            Link::Operator(_) => ("", analysis.profile.names.text(group.name)),
+            Link::Graph => ("(graph) ", group.family.name()),
+            Link::Orphan => ("(before the window) ", group.family.name()),
+            Link::NoOperator => ("(no operator) ", group.family.name()),
         };
-        let sum = sums.entry((name, group.phase.map(Phase::name), group.family)).or_default();
+        let sum = sums.entry((origin, name, group.phase.map(Phase::name), group.family)).or_default();
         sum.count += 1;
         sum.time += group.time.0;
         all += group.time.0;
@@ -373,10 +371,10 @@ fn operators(analysis: &Analysis, gpu: Option<&Gpu>) -> Vec<Operator> {
     let n = analysis.iterations();
     let mut rows: Vec<Operator> = sums
         .into_iter()
-        .map(|((name, phase, family), s)| {
+        .map(|((origin, name, phase, family), s)| {
             let known = s.known_time > 0.0;
             Operator {
-                name,
+                name: format!("{origin}{name}"),
                 phase,
                 family,
                 count: s.count as f64 / n,
@@ -393,7 +391,7 @@ fn operators(analysis: &Analysis, gpu: Option<&Gpu>) -> Vec<Operator> {
             }
         })
         .collect();
-    rows.sort_by(|a, b| b.time_ms.total_cmp(&a.time_ms));
+    rows.sort_by(|a, b| b.time_ms.total_cmp(&a.time_ms).then_with(|| a.name.cmp(&b.name)));
     rows
 }
 

@@ -9,33 +9,59 @@ use serde::Serialize;
 /// A half-open interval in nanoseconds.
 type Interval = (i64, i64);
 
+/// Merges intervals that come by start into disjoint ones, one at a time: a recording has millions.
+pub fn merged(by_start: impl Iterator<Item = Interval>) -> impl Iterator<Item = Interval> {
+    let mut rest = by_start.filter(|(a, b)| b > a).peekable();
+    std::iter::from_fn(move || {
+        let (start, mut end) = rest.next()?;
+        while let Some((_, b)) = rest.next_if(|(a, _)| *a <= end) {
+            end = end.max(b);
+        }
+        Some((start, end))
+    })
+}
+
 /// Merges intervals into disjoint ones, by start.
 pub fn union(mut intervals: Vec<Interval>) -> Vec<Interval> {
-    intervals.retain(|(a, b)| b > a);
     intervals.sort_unstable();
-    let mut merged: Vec<Interval> = Vec::with_capacity(intervals.len());
-    for (a, b) in intervals {
-        match merged.last_mut() {
-            Some(last) if a <= last.1 => last.1 = last.1.max(b),
-            _ => merged.push((a, b)),
-        }
-    }
-    merged
+    merged(intervals.into_iter()).collect()
 }
 
 /// Length of disjoint intervals.
-pub fn length(intervals: &[Interval]) -> i64 {
-    intervals.iter().map(|(a, b)| b - a).sum()
+pub fn length(intervals: impl Iterator<Item = Interval>) -> i64 {
+    intervals.map(|(a, b)| b - a).sum()
 }
 
-/// Length of what two sets of disjoint, ordered intervals share.
-pub fn overlap(a: &[Interval], b: &[Interval]) -> i64 {
-    let (mut i, mut j, mut shared) = (0, 0, 0);
-    while i < a.len() && j < b.len() {
-        shared += (a[i].1.min(b[j].1) - a[i].0.max(b[j].0)).max(0);
-        if a[i].1 < b[j].1 { i += 1 } else { j += 1 }
+/// Disjoint intervals by start, asked for what they share with others that come by start too.
+struct Shared<'a> {
+    left: &'a [Interval],
+}
+
+impl Shared<'_> {
+    /// Length of what an interval shares with them.
+    fn with(&mut self, (start, end): Interval) -> i64 {
+        let passed = self.left.iter().take_while(|(_, b)| *b <= start).count();
+        self.left = &self.left[passed..];
+        let here = self.left.iter().take_while(|(a, _)| *a < end);
+        here.map(|(a, b)| end.min(*b) - start.max(*a)).sum()
     }
-    shared
+}
+
+/// Time covered by intervals that come by start.
+#[derive(Default)]
+struct Covered {
+    length: i64,
+    end: Option<i64>,
+}
+
+impl Covered {
+    fn add(&mut self, (a, b): Interval) {
+        let from = self.end.map_or(a, |end| end.max(a));
+        if b > from {
+            self.length += b - from;
+            self.end = Some(b);
+        }
+    }
 }
 
 /// The GPU's time between its first and its last event: what ran, and what ran alone.
@@ -63,23 +89,27 @@ fn ms(ns: i64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// Splits the GPU's time. `family` says what each kernel is.
+/// Splits the GPU's time. The events come by start, each with what its kernel is.
 pub fn split<'a>(events: impl Iterator<Item = (&'a GpuEvent, KernelFamily)>) -> Timeline {
-    let (mut compute, mut communication, mut copies) = (Vec::new(), Vec::new(), Vec::new());
+    let [mut compute, mut communication, mut copies, mut all, mut without_copies] =
+        [(); 5].map(|()| Covered::default());
+    let (mut first, mut last) = (None, i64::MIN);
     for (event, family) in events {
         let interval = (event.start_ns, event.end_ns());
-        match event.kind {
-            k if k.is_copy() => copies.push(interval),
-            _ if family == KernelFamily::Communication => communication.push(interval),
-            _ => compute.push(interval),
+        first.get_or_insert(interval.0);
+        last = last.max(interval.1);
+        all.add(interval);
+        if event.kind.is_copy() {
+            copies.add(interval);
+            continue;
         }
+        without_copies.add(interval);
+        let family = if family == KernelFamily::Communication { &mut communication } else { &mut compute };
+        family.add(interval);
     }
-    let all: Vec<Interval> = compute.iter().chain(&communication).chain(&copies).copied().collect();
-    let without_copies: Vec<Interval> = compute.iter().chain(&communication).copied().collect();
-    let first = all.iter().map(|i| i.0).min().unwrap_or(0);
-    let last = all.iter().map(|i| i.1).max().unwrap_or(0);
-    let [compute, communication, copies] = [compute, communication, copies].map(|v| length(&union(v)));
-    let (busy, without_copies) = (length(&union(all)), length(&union(without_copies)));
+    let (first, last) = first.map_or((0, 0), |first| (first, last));
+    let [compute, communication, copies] = [compute, communication, copies].map(|c| c.length);
+    let (busy, without_copies) = (all.length, without_copies.length);
     Timeline {
         total_ms: ms(last - first),
         computation_ms: ms(compute),
@@ -113,15 +143,9 @@ impl Idle {
 }
 
 /// Intervals in the window in which something runs on the GPU.
-pub fn busy(profile: &Profile, window: &Window) -> Vec<Interval> {
-    union(
-        window
-            .events
-            .iter()
-            .map(|&i| &profile.gpu_events[i as usize])
-            .map(|e| (e.start_ns.max(window.start_ns), e.end_ns().min(window.end_ns)))
-            .collect(),
-    )
+pub fn busy(profile: &Profile, window: &Window) -> impl Iterator<Item = Interval> {
+    let events = window.events.iter().map(|&i| &profile.gpu_events[i as usize]);
+    merged(events.map(|e| (e.start_ns.max(window.start_ns), e.end_ns().min(window.end_ns))))
 }
 
 /// Intervals in the window in which the host waits for the GPU: calls that synchronise, and launches that block
@@ -166,7 +190,7 @@ pub fn median_launch_ns(profile: &Profile) -> i64 {
 
 /// Time of the host's own work in one iteration of the window: all of it, less the waits.
 pub fn host_time(profile: &Profile, window: &Window) -> Seconds {
-    let own = window.span_ns() - length(&waits(profile, window));
+    let own = window.span_ns() - length(waits(profile, window).into_iter());
     Seconds(own.max(0) as f64 / 1e9 / f64::from(window.iterations.max(1)))
 }
 
@@ -177,23 +201,20 @@ pub fn idle(
     links: &Attribution,
     family: impl Fn(u32) -> KernelFamily,
 ) -> Idle {
-    let busy = busy(profile, window);
     let waits = waits(profile, window);
-    let mut gaps: Vec<Interval> = Vec::new();
+    let mut waits = Shared { left: &waits };
+    // A gap lies between the end of one busy time and the start of the next.
     let mut from = window.start_ns;
-    for &(a, b) in &busy {
-        gaps.push((from, a));
-        from = b;
-    }
-    gaps.push((from, window.end_ns));
+    let ends = busy(profile, window).chain([(window.end_ns, window.end_ns)]);
+    let gaps = ends.map(|(a, b)| (std::mem::replace(&mut from, b), a));
     let mut idle = [0_i64; 4];
     let mut next = 0;
-    for gap in gaps.into_iter().filter(|(a, b)| b > a) {
+    for gap in gaps.filter(|(a, b)| b > a) {
         while next < window.events.len() && profile.gpu_events[window.events[next] as usize].start_ns < gap.1
         {
             next += 1;
         }
-        let waiting = overlap(&[gap], &waits);
+        let waiting = waits.with(gap);
         let rest = gap.1 - gap.0 - waiting;
         match window.events.get(next) {
             Some(&event) if family(event) == KernelFamily::Communication => idle[3] += rest,
@@ -220,9 +241,23 @@ pub fn host_utilisation(profile: &Profile, window: &Window) -> f64 {
     let clip = |a: i64, b: i64| (a.max(window.start_ns), b.min(window.end_ns));
     let ops = profile.ops.iter().map(|o| clip(o.start_ns, o.start_ns.saturating_add(o.dur_ns)));
     let calls = profile.calls.iter().map(|c| clip(c.start_ns, c.start_ns.saturating_add(c.dur_ns)));
-    let active = union(ops.chain(calls).collect());
-    let waiting = overlap(&active, &waits(profile, window));
-    (length(&active) - waiting).max(0) as f64 / (window.span_ns().max(1)) as f64
+    let waits = waits(profile, window);
+    let mut waits = Shared { left: &waits };
+    let own = merged(by_start(ops, calls)).map(|active| active.1 - active.0 - waits.with(active));
+    own.sum::<i64>().max(0) as f64 / (window.span_ns().max(1)) as f64
+}
+
+/// Two lists of intervals by start as one.
+fn by_start(
+    one: impl Iterator<Item = Interval>,
+    other: impl Iterator<Item = Interval>,
+) -> impl Iterator<Item = Interval> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    std::iter::from_fn(move || match (one.peek(), other.peek()) {
+        (Some(a), Some(b)) if b.0 < a.0 => other.next(),
+        (Some(_), _) => one.next(),
+        (None, _) => other.next(),
+    })
 }
 
 /// Is a memset or copy what the host's copy engine does, rather than a kernel?
@@ -245,8 +280,13 @@ mod tests {
     fn unions_and_overlaps() {
         let u = union(vec![(5, 9), (0, 3), (2, 4), (9, 10)]);
         assert_eq!(u, vec![(0, 4), (5, 10)]);
-        assert_eq!(length(&u), 9);
-        assert_eq!(overlap(&u, &[(3, 6), (8, 20)]), 1 + 1 + 2);
+        assert_eq!(length(u.iter().copied()), 9);
+        let mut shared = Shared { left: &u };
+        assert_eq!([(3, 6), (6, 7), (8, 20), (21, 22)].map(|i| shared.with(i)), [2, 1, 2, 0]);
+        // One that reaches over several.
+        assert_eq!(Shared { left: &u }.with((-5, 50)), 9);
+        let both: Vec<_> = by_start([(0, 3), (5, 9)].into_iter(), [(2, 4), (9, 10)].into_iter()).collect();
+        assert_eq!(both, [(0, 3), (2, 4), (5, 9), (9, 10)]);
     }
 
     #[test]

@@ -118,7 +118,7 @@ pub fn entries_of_profile(analysis: &Analysis, model: &TimeModel, gpu: &Gpu) -> 
                 None => copied_work(analysis, group)
                     .map_or_else(|| (Work::default(), Source::Unknown), |work| (work, Source::Copied)),
             };
-            work.launches = group.events.len() as f64;
+            work.launches = f64::from(group.launches());
             work.time = group.time;
             let work = work.times(share);
             sources.add(source, &work);
@@ -176,7 +176,7 @@ fn modelled_work(calls: &[preflop_ops::OpCall], model: &TimeModel, gpu: &Gpu) ->
 /// Bytes of copies and memsets: a copy within the device reads and writes, the others do one of them here.
 fn copied_work(analysis: &Analysis, group: &Group) -> Option<Work> {
     let mut bytes = 0.0;
-    for &i in &group.events {
+    for &i in analysis.events(group) {
         let event = analysis.event(i);
         bytes += match event.kind {
             GpuKind::Kernel => return None,

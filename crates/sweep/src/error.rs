@@ -1,5 +1,6 @@
 //! What can be wrong with a study, one line each: where, what, what it may be.
 
+use preflop_core::names::one_line;
 use preflop_table::TableError;
 use std::path::PathBuf;
 
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
     /// Something in the study file.
-    #[error("{file}: line {line}: {problem}")]
+    #[error("{file}: line {line}: {}", one_line(problem))]
     Line {
         /// The file.
         file: String,
@@ -17,7 +18,7 @@ pub enum StudyError {
         problem: String,
     },
     /// The study as a whole.
-    #[error("{file}: {problem}")]
+    #[error("{file}: {}", one_line(problem))]
     File {
         /// The file.
         file: String,

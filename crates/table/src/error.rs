@@ -2,15 +2,16 @@
 
 use arrow_schema::ArrowError;
 use parquet::errors::ParquetError;
+use preflop_core::names::one_line;
 
 /// Why a table cannot be predicted, read or written. One line each: what, where, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// Neither operators nor jobs.
-    #[error("the table has neither a column `model` (jobs) nor `op` (operators){0}")]
+    #[error("the table has neither a column `model` (jobs) nor `op` (operators){}", one_line(.0))]
     Kind(String),
     /// A column that is needed.
-    #[error("the table has no column `{column}`{hint}")]
+    #[error("the table has no column `{}`{}", one_line(column), one_line(hint))]
     Missing {
         /// The column.
         column: String,
@@ -18,7 +19,7 @@ pub enum TableError {
         hint: String,
     },
     /// A column whose values cannot be what it means.
-    #[error("column `{column}`: {problem}")]
+    #[error("column `{}`: {}", one_line(column), one_line(problem))]
     Column {
         /// The column.
         column: String,
@@ -26,10 +27,10 @@ pub enum TableError {
         problem: String,
     },
     /// A value that holds for the whole table.
-    #[error("{0}")]
+    #[error("{}", one_line(.0))]
     Value(String),
     /// A file that is not what its name or content says.
-    #[error("{file}: {problem}")]
+    #[error("{file}: {}", one_line(problem))]
     File {
         /// The file.
         file: String,
@@ -45,10 +46,6 @@ pub enum TableError {
     /// From the system.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl From<TableError> for ArrowError {

@@ -236,6 +236,9 @@ fn tables_that_mean_nothing_are_refused_with_a_reason() {
     let op = || vec![("op", texts(&["mm"])), ("dtype", texts(&["fp32"]))];
     assert!(say(vec![("mmodel", texts(&["x"]))], on("h200")).contains("did you mean `mmodel`?"));
     assert!(say(vec![model(), ("bacth", texts(&["1"]))], on("h200")).contains("did you mean `batch`"));
+    // A name of several lines, as a damaged CSV has it, is told on one.
+    let broken = say(vec![("l1_bytes291456.0}\n{op\":\"conv2d", texts(&["x"]))], on("h200"));
+    assert!(broken.contains("neither a column") && !broken.contains('\n'), "{broken}");
     assert!(say(op(), on("h200")).contains("no column `shape`"));
     let shaped = || [op(), vec![("shape", texts(&["{}"]))]].concat();
     assert!(say(shaped(), Question::default()).contains("no column `gpu`"));

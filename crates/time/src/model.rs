@@ -25,7 +25,7 @@ use super::evidence::{Evidence, Library, Nearness, References};
 use super::fitted::{Fitted, LogInterval, TileKey};
 use super::operator::{Bound, OpPrediction};
 use super::stack::Stack;
-use draft::{Draft, Sketch, Then};
+use draft::{Draft, Row, Sketch, Then, Told};
 use expert::Judged;
 use growth::Held;
 use preflop_gpu::{Gpu, Vendor};
@@ -34,7 +34,6 @@ use preflop_kernels::plain_conv::Figures;
 use preflop_kernels::tile::{Constants, Tiling};
 use preflop_kernels::traffic::{self, Levels};
 use preflop_kernels::{attention, conv, kernels_of, linear, plain_rivals, rows};
-use preflop_learned::choice::{Guess, KEPT};
 use preflop_learned::recall::Recall;
 use preflop_learned::trees::Scratch;
 use preflop_ops::{Attention, Gemm, Op, OpCall, Pass};
@@ -46,7 +45,7 @@ use std::collections::HashMap;
 /// Calls that are predicted at a time.
 const AT_A_TIME: usize = 128;
 
-/// Answers of trees that are kept, 32 bytes each, and of choosers and products, 112 and 32 bytes: those to 500 batch sizes of a large network in three formats.
+/// Answers of trees that are kept, 32 bytes each, and convolutions and products, 144 and 32 bytes: those to 500 batch sizes of a large network in three formats.
 const KEPT_ANSWERS: usize = 1 << 19;
 const KEPT_CHOICES: usize = 1 << 17;
 
@@ -54,9 +53,18 @@ const KEPT_CHOICES: usize = 1 << 17;
 #[derive(Debug, Clone)]
 struct Recalled {
     trees: Recall<f32>,
-    choosers: Recall<[Option<Guess>; KEPT]>,
+    /// What follows from convolutions on the GPU of the measurements.
+    convolutions: Recall<Told>,
     /// Seconds of plain products among the kernels of convolutions, on GPUs of measurements.
     products: Recall<f64>,
+}
+
+impl Recalled {
+    /// The same room, for a model that answers otherwise.
+    fn forgotten(self) -> Self {
+        // A copy knows nothing.
+        self.clone()
+    }
 }
 
 /// Everything that predicts times. Made once, used for any number of calls; nothing that it keeps
@@ -139,11 +147,11 @@ impl TimeModel {
     }
 
     /// The same model for many questions: it keeps what trees and choosers answered, for calls that come again on whatever GPU. It takes
-    /// 36 MB and changes no answer.
+    /// 40 MB and changes no answer.
     #[must_use]
     pub fn with_recall(mut self) -> Self {
-        let (trees, choosers) = (Recall::new(KEPT_ANSWERS), Recall::new(KEPT_CHOICES));
-        self.recall = Some(Recalled { trees, choosers, products: Recall::new(KEPT_CHOICES) });
+        let (trees, convolutions) = (Recall::new(KEPT_ANSWERS), Recall::new(KEPT_CHOICES));
+        self.recall = Some(Recalled { trees, convolutions, products: Recall::new(KEPT_CHOICES) });
         self
     }
 
@@ -175,6 +183,7 @@ impl TimeModel {
     #[must_use]
     pub fn with_boards(mut self, boards: Boards) -> Self {
         self.boards = boards;
+        self.recall = self.recall.map(Recalled::forgotten);
         self
     }
 
@@ -182,6 +191,7 @@ impl TimeModel {
     #[must_use]
     pub fn with_stack(mut self, stack: Stack) -> Self {
         self.stack = stack;
+        self.recall = self.recall.map(Recalled::forgotten);
         self
     }
 
@@ -335,7 +345,7 @@ impl TimeModel {
     }
 
     fn gemm<'a>(&'a self, g: &Gemm, dtype: Dtype, gpu: &'a Gpu) -> Sketch<'a> {
-        let Judged { form: t, at, forest, x, trust, known, nearness, class } = self.judge(g, dtype, gpu);
+        let Judged { form: t, at, question, trust, known, nearness, class } = self.judge(g, dtype, gpu);
         let draft = Draft {
             reference: t.time,
             at: at.time,
@@ -350,7 +360,7 @@ impl TimeModel {
             // A split sum adds its reduction. Planned on the GPU of the measurements, so that a better one does not launch more.
             launches: if at.split > 1.0 { 2.0 } else { 1.0 },
         };
-        Sketch { draft, forest, x, then: Then::trusted(trust, known) }
+        Sketch { draft, question, then: Then::trusted(trust, known) }
     }
 
     /// Constants of a product class in the project's own measurements.
@@ -379,7 +389,7 @@ impl TimeModel {
             _ => attention::form(a, call.pass, call.dtype, constants, gpu, reference),
         };
         let x = attention::features(a, call.pass, call.dtype, &at, reference);
-        let forest = self.fitted.forest(forest);
+        let question = self.question(self.fitted.forest(forest), &Row(&x), || x);
         let bound = if t.compute.max(t.memory) < 0.5 * t.time {
             Bound::Latency
         } else if t.compute >= t.memory {
@@ -405,7 +415,7 @@ impl TimeModel {
         };
         let besides = [gpu, reference].map(|g| attention::dropout_time(a, call.pass, call.dtype, g));
         let then = Then::Trusted { trust: Self::trust(gpu, nearness), known: 1.0, besides };
-        Sketch { draft, forest, x, then }
+        Sketch { draft, question, then }
     }
 }
 

@@ -1,4 +1,9 @@
-//! Close names for a misspelt one, for error messages.
+//! Close names for a misspelt one, for error messages, and names that came from files on the one line of a message.
+
+/// A text from a file as part of a message of one line: line breaks and other control characters become spaces.
+pub fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
 
 /// Edit distance between two short ASCII names (Levenshtein, two rows).
 fn distance(a: &str, b: &str) -> usize {
@@ -38,7 +43,7 @@ pub fn did_you_mean<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) 
     if names.is_empty() {
         return String::new();
     }
-    let quoted: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
+    let quoted: Vec<String> = names.iter().map(|n| format!("`{}`", one_line(n))).collect();
     format!("; did you mean {}?", quoted.join(" or "))
 }
 
@@ -51,5 +56,8 @@ mod tests {
         assert_eq!(close("rensnet50", ["resnet101", "vgg16", "resnet50"]), vec!["resnet50", "resnet101"]);
         assert_eq!(close("a100", ["a100-sxm-80gb", "rtx-4090"]), vec!["a100-sxm-80gb"]);
         assert_eq!(did_you_mean("zzzzzz", ["h200"]), "");
+        // Columns of a table are names of a file.
+        assert_eq!(did_you_mean("op", ["o\np"]), "; did you mean `o p`?");
+        assert_eq!(one_line("a\u{1b}]0;b\r\nc"), "a ]0;b  c");
     }
 }

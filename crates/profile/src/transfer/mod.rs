@@ -375,7 +375,7 @@ fn carry(
         Some(work) if work.bytes.0 > 0.0 => wave::gamma(work.flops, work.bytes, peak, gpu),
         _ => unknown_gamma(group.family),
     };
-    let time = group.events.iter().map(|&i| event_time(analysis.event(i), origin, gpu, gamma)).sum();
+    let time = analysis.events(group).iter().map(|&i| event_time(analysis.event(i), origin, gpu, gamma)).sum();
     let time: Seconds = time;
     (time * change.unknown(group.family), Way::Wave, uncertainty::WAVE_LOG_HALF_WIDTH)
 }
@@ -383,7 +383,7 @@ fn carry(
 /// Do all kernels of a group fit into one wave? Such launches are sized to the GPU (grid-stride loops) or bound by
 /// latency; either way their blocks say nothing about another GPU, and waves would scale them by chance.
 fn in_one_wave(analysis: &Analysis, group: &Group, origin: &Gpu) -> bool {
-    group.events.iter().all(|&i| {
+    analysis.events(group).iter().all(|&i| {
         let event = analysis.event(i);
         event.blocks > 0 && event.blocks <= occupancy::wave(event, origin)
     })

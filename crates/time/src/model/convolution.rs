@@ -1,6 +1,6 @@
 //! Convolutions: what the library would choose on the measured GPU, timed where the job runs; before Hopper, the best of closed forms.
 
-use super::draft::{Choice, Draft, Sketch, Then};
+use super::draft::{Choice, Draft, Question, Sketch, Then, There};
 use super::stream_time::bytes_or_sms;
 use super::{TimeModel, bound_of, plain};
 use crate::conv_table::ConvContext;
@@ -16,6 +16,7 @@ use preflop_learned::recall::Asked;
 use preflop_learned::trees::{Features, MAX_FEATURES};
 use preflop_ops::{Conv, Gemm, Op, OpCall, Pass};
 use preflop_units::Dtype;
+use std::cell::OnceCell;
 
 /// Grouped tensor-core kernels before Hopper over what the ratio of datasheet rates says, and depthwise ones over what bytes and SMs
 /// say: set by hand in the study of published networks that `kernels/tensor_conv.rs` names, not fitted.
@@ -53,15 +54,7 @@ impl TimeModel {
             Pass::Wgrad => 2,
             _ => 0,
         };
-        let Some(chooser) = self.fitted.chooser(pass, task.depthwise()) else { return Vec::new() };
-        let Some(recall) = self.recall.as_ref().map(|r| &r.choosers) else { return chooser.guesses(shape) };
-        let asked = Asked::new(if task.depthwise() { 3 } else { pass }, shape);
-        if let Some(known) = recall.get(asked) {
-            return known.into_iter().flatten().collect();
-        }
-        let guesses = chooser.guesses(shape);
-        recall.keep(asked, std::array::from_fn(|i| guesses.get(i).copied()));
-        guesses
+        self.fitted.chooser(pass, task.depthwise()).map_or_else(Vec::new, |chooser| chooser.guesses(shape))
     }
 
     /// The kernels that a library may run for a convolution; nothing for other calls, and where closed forms alone speak.
@@ -73,9 +66,18 @@ impl TimeModel {
         }
         let Evidence { reference, nearness } = self.references.nearest(Library::Own, None, gpu);
         let there = Machine::of(reference, task.dtype);
-        let shape = shape_features(&task, &there);
-        let guesses = self.guesses(&task, &shape);
-        Some(Choice { task, reference, nearness, there, shape, guesses })
+        // References are never dropped while the model lives.
+        let asked = self.recall.as_ref().map(|_| Asked::of(&(std::ptr::from_ref(reference).addr(), call)));
+        let told = self.recall.as_ref().zip(asked).and_then(|(r, asked)| r.convolutions.get(asked));
+        let (shape, guesses) = if let Some(told) = &told {
+            ([0.0; MAX_FEATURES], told.guesses.into_iter().flatten().collect())
+        } else {
+            let shape = shape_features(&task, &there);
+            let guesses = self.guesses(&task, &shape);
+            (shape, guesses)
+        };
+        let found = OnceCell::new();
+        Some(Choice { task, reference, nearness, there, shape, guesses, told, asked, found })
     }
 
     /// Those kernels with their times; `product` is that of a plain product, if one of them is one.
@@ -95,30 +97,35 @@ impl TimeModel {
         gpu: &'a Gpu,
     ) -> Sketch<'a> {
         let Choice { task, reference, nearness, there, shape, .. } = choice;
-        let at = self.candidates(choice, product_there, there);
-        let x = finish(shape, &at, there);
         let forest = match dtype_group(call.dtype) {
             "fp32" => "conv/fp32",
             "tf32" => "conv/tf32",
             _ => "conv/half",
         };
-        let own = self.convolutions.get(interval_number(task, &at)).copied();
-        let own = own.unwrap_or(LogInterval::UNKNOWN);
-        let launches = launches(task, call, &at);
-        let there_time = at.reference;
-        let candidates = if *nearness == Nearness::Here {
-            at
-        } else {
-            self.candidates(choice, product, &choice.here(gpu))
+        let here = *nearness == Nearness::Here;
+        let at = (here || choice.told.is_none()).then(|| self.candidates(choice, product_there, there));
+        let (known, question) = match (&choice.told, &at) {
+            (Some(told), _) => (told.there, Question::answered(told.learned)),
+            (None, Some(at)) => {
+                let (reference, launches) = (at.reference, launches(task, call, at));
+                let found = There { reference, launches, interval: interval_number(task, at) };
+                let question = Question::new(self.fitted.forest(forest), &finish(shape, at, there));
+                (*choice.found.get_or_init(|| found), question)
+            }
+            (None, None) => (There::default(), Question::nobody()),
         };
+        let own = self.convolutions.get(known.interval).copied();
+        let own = own.unwrap_or(LogInterval::UNKNOWN);
+        let candidates =
+            at.filter(|_| here).unwrap_or_else(|| self.candidates(choice, product, &choice.here(gpu)));
         let draft = Draft {
             reference: candidates.reference,
-            at: there_time,
+            at: known.reference,
             correction: 0.0,
             interval: self.on(own, "conv", *nearness),
             bound: bound(&candidates),
             levels: traffic::conv::by_tile(task, gpu, candidates.implicit_tile()),
-            launches,
+            launches: known.launches,
         };
         let one_group = Task { conv: Conv { groups: 1, ..task.conv }, ..*task };
         let then = if tensor_conv::applies(&one_group, kernels_of(gpu), gpu) {
@@ -126,7 +133,7 @@ impl TimeModel {
         } else {
             Then::trusted(Self::trust(gpu, *nearness), 1.0)
         };
-        Sketch { draft, forest: self.fitted.forest(forest), x, then }
+        Sketch { draft, question, then }
     }
 
     /// Where no choice was learned: the best of closed forms.
@@ -159,7 +166,7 @@ impl TimeModel {
         }
         let (reference, at) = (draft.seconds(), draft.there());
         draft = Draft { reference, at, correction: 0.0, ..draft };
-        Sketch { draft, forest: None, x: [0.0; MAX_FEATURES], then: Then::trusted(0.0, 1.0) }
+        Sketch { draft, question: Question::nobody(), then: Then::trusted(0.0, 1.0) }
     }
 }
 

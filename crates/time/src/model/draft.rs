@@ -9,12 +9,14 @@ use preflop_gpu::Gpu;
 use preflop_kernels::Machine;
 use preflop_kernels::conv::{ConvFamily, Task};
 use preflop_kernels::traffic::Levels;
-use preflop_learned::choice::Guess;
+use preflop_learned::choice::{Guess, KEPT};
 use preflop_learned::recall::Asked;
-use preflop_learned::trees::{Features, Forest, Scratch};
+use preflop_learned::trees::{Features, Forest, MAX_FEATURES, Scratch};
 use preflop_ops::{Gemm, Op, OpCall};
 use preflop_units::dtype::Dtype;
 use preflop_units::math::Elementary as _;
+use std::cell::OnceCell;
+use std::hash::{Hash, Hasher};
 
 /// A prediction before physics has its say: reference, correction, what binds, traffic.
 pub(super) struct Draft {
@@ -45,11 +47,48 @@ impl Draft {
 pub(super) struct Sketch<'a> {
     /// The draft without correction.
     pub draft: Draft,
-    /// Whom to ask; nobody where nothing was learned.
-    pub forest: Option<&'a Forest>,
-    /// What to ask.
-    pub x: Features,
+    pub question: Question<'a>,
     pub then: Then<'a>,
+}
+
+/// What is asked of the trees.
+pub(super) struct Question<'a> {
+    /// Whom to ask; nobody where nothing was learned.
+    forest: Option<&'a Forest>,
+    /// What to ask; empty where the answer is known.
+    x: Features,
+    /// What was answered before.
+    known: Option<f32>,
+    /// What the answer is to be kept under.
+    asked: Option<Asked>,
+}
+
+impl<'a> Question<'a> {
+    /// To be asked now; nothing is kept.
+    pub fn new(forest: Option<&'a Forest>, x: &Features) -> Self {
+        Self { forest, x: *x, known: None, asked: None }
+    }
+
+    /// Nothing was learned.
+    pub fn nobody() -> Self {
+        Self::new(None, &[0.0; MAX_FEATURES])
+    }
+
+    /// Answered before.
+    pub fn answered(answer: f32) -> Self {
+        Self { known: Some(answer), ..Self::nobody() }
+    }
+
+    /// The answer, from this one question alone.
+    fn answer(&self) -> f64 {
+        let asked = || self.forest.map(|forest| forest.predict(&self.x));
+        self.known.or_else(asked).map_or(0.0, f64::from)
+    }
+
+    /// Whom it has still to be asked of.
+    fn open(&self) -> Option<&'a Forest> {
+        self.forest.filter(|_| self.known.is_none())
+    }
 }
 
 /// What becomes of the answer.
@@ -72,7 +111,7 @@ impl Then<'_> {
 
 impl Sketch<'_> {
     pub fn answered(self, gpu: &Gpu) -> Draft {
-        let learned = self.forest.map_or(0.0, |f| f64::from(f.predict(&self.x)));
+        let learned = self.question.answer();
         self.finished(learned, gpu)
     }
 
@@ -94,6 +133,17 @@ impl Sketch<'_> {
     }
 }
 
+/// A row of features as what a question is about, where it follows from more than can be named.
+pub(super) struct Row<'a>(pub &'a Features);
+
+impl Hash for Row<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for [a, b] in self.0.as_chunks::<2>().0 {
+            state.write_u64(u64::from(a.to_bits()) << 32 | u64::from(b.to_bits()));
+        }
+    }
+}
+
 /// A convolution with the kernels that a library would run for it on the GPU of the measurements.
 pub(super) struct Choice<'a> {
     pub task: Task,
@@ -101,14 +151,44 @@ pub(super) struct Choice<'a> {
     pub nearness: Nearness,
     /// The GPU of the measurements.
     pub there: Machine,
+    /// Empty where all is known.
     pub shape: Features,
     pub guesses: Vec<Guess>,
+    /// What is known of it, and what that is kept under.
+    pub told: Option<Told>,
+    pub asked: Option<Asked>,
+    /// How it runs on the GPU of the measurements, once that was found out.
+    pub found: OnceCell<There>,
+}
+
+/// A convolution on the GPU of the measurements.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct There {
+    /// Closed-form seconds.
+    pub reference: f64,
+    pub launches: f64,
+    /// Number of its interval.
+    pub interval: usize,
+}
+
+/// All that follows from a convolution and the GPU of the measurements, whatever GPU is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Told {
+    pub guesses: [Option<Guess>; KEPT],
+    pub there: There,
+    /// What the trees say.
+    pub learned: f32,
 }
 
 impl Choice<'_> {
     /// The GPU that is asked for, with constants of that of the measurements.
     pub fn here(&self, gpu: &Gpu) -> Machine {
         Machine::of(gpu, self.task.dtype).fitted_on(&self.there)
+    }
+
+    /// Is its time on the GPU of the measurements still to be found, or that of this one?
+    fn there_matters(&self) -> bool {
+        self.told.is_none() || self.nearness == Nearness::Here
     }
 
     /// The plain product that one of the kernels is, whose time must be known first.
@@ -133,42 +213,47 @@ pub(super) fn by_kind(calls: &[&OpCall]) -> Vec<usize> {
 }
 
 impl TimeModel {
-    /// What the trees say to each sketch: those who ask the same forest ask it together.
-    fn learned(&self, sketches: &[Option<&Sketch>], scratch: &mut Scratch) -> Vec<f64> {
-        let asked = |i: &usize| sketches[*i].and_then(|s| s.forest);
-        let place = |i: &usize| asked(i).map_or(0, |f| std::ptr::from_ref(f).addr());
-        let mut order: Vec<usize> = (0..sketches.len()).collect();
+    /// What is asked of a forest about something whose features `x` are: where that was asked before, they are not even made.
+    pub(super) fn question<'a>(
+        &self,
+        forest: Option<&'a Forest>,
+        about: &impl Hash,
+        x: impl FnOnce() -> Features,
+    ) -> Question<'a> {
+        let (Some(recall), Some(whom)) = (&self.recall, forest) else { return Question::new(forest, &x()) };
+        // A forest stays where it is as long as the model lives.
+        let asked = Asked::of(&(std::ptr::from_ref(whom).addr(), about));
+        let known = recall.trees.get(asked);
+        let x = if known.is_some() { [0.0; MAX_FEATURES] } else { x() };
+        Question { forest, x, known, asked: Some(asked) }
+    }
+
+    /// What the trees say to each question: those who ask the same forest ask it together.
+    fn learned(&self, questions: &[&Question], scratch: &mut Scratch) -> Vec<f64> {
+        let place = |i: &usize| questions[*i].open().map_or(0, |f| std::ptr::from_ref(f).addr());
+        let mut out: Vec<f64> = questions.iter().map(|q| q.known.map_or(0.0, f64::from)).collect();
+        let mut order: Vec<usize> = (0..questions.len()).filter(|i| place(i) != 0).collect();
         order.sort_by_key(place);
-        let mut out = vec![0.0; sketches.len()];
         for group in order.chunk_by(|a, b| place(a) == place(b)) {
-            let Some(forest) = group.first().and_then(asked) else { continue };
-            let rows: Vec<&Features> = group.iter().filter_map(|i| Some(&sketches[*i]?.x)).collect();
-            for (i, answer) in group.iter().zip(self.answers(forest, &rows, scratch)) {
+            let Some(forest) = group.first().and_then(|i| questions[*i].open()) else { continue };
+            let rows: Vec<&Features> = group.iter().map(|i| &questions[*i].x).collect();
+            for (i, answer) in group.iter().zip(forest.predict_many(&rows, scratch)) {
                 out[*i] = f64::from(answer);
+                if let (Some(recall), Some(asked)) = (&self.recall, questions[*i].asked) {
+                    recall.trees.keep(asked, answer);
+                }
             }
         }
         out
     }
 
-    /// What a forest says to rows: what it said before, where that is known.
-    fn answers(&self, forest: &Forest, rows: &[&Features], scratch: &mut Scratch) -> Vec<f32> {
-        let Some(recall) = self.recall.as_ref().map(|r| &r.trees) else {
-            return forest.predict_many(rows, scratch);
-        };
-        // A forest stays where it is as long as the model lives.
-        let whom = std::ptr::from_ref(forest).addr();
-        let asked: Vec<Asked> = rows.iter().map(|x| Asked::new(whom, x)).collect();
-        let mut answers: Vec<Option<f32>> = asked.iter().map(|a| recall.get(*a)).collect();
-        let new = rows.iter().zip(&answers).filter(|(_, known)| known.is_none());
-        let new: Vec<&Features> = new.map(|(x, _)| *x).collect();
-        let mut said = forest.predict_many(&new, scratch).into_iter();
-        for (asked, answer) in asked.iter().zip(&mut answers).filter(|(_, known)| known.is_none()) {
-            *answer = said.next();
-            if let Some(answer) = answer {
-                recall.keep(*asked, *answer);
-            }
+    /// Keeps what was found out about a convolution.
+    fn keep(&self, choice: &Choice, learned: f64) {
+        let Some(recall) = &self.recall else { return };
+        if let (None, Some(asked), Some(there)) = (&choice.told, choice.asked, choice.found.get()) {
+            let guesses = std::array::from_fn(|i| choice.guesses.get(i).copied());
+            recall.convolutions.keep(asked, Told { guesses, there: *there, learned: learned as f32 });
         }
-        answers.into_iter().map(Option::unwrap_or_default).collect()
     }
 
     /// The draft of one call.
@@ -176,16 +261,21 @@ impl TimeModel {
         let choice = self.choice(call, gpu);
         let products = choice.as_ref().map_or([None; 2], |c| {
             let on = |g: &Gpu| Some(self.product_time(&c.product()?, call.dtype, g));
-            let there = on(c.reference);
+            let there = c.there_matters().then(|| on(c.reference)).flatten();
             [if c.nearness == Nearness::Here { there } else { on(gpu) }, there]
         });
-        self.sketch(call, choice.as_ref(), products, gpu).answered(gpu)
+        let sketch = self.sketch(call, choice.as_ref(), products, gpu);
+        let learned = sketch.question.answer();
+        if let Some(choice) = &choice {
+            self.keep(choice, learned);
+        }
+        sketch.finished(learned, gpu)
     }
 
     /// The drafts of many calls.
     pub(super) fn drafts(&self, calls: &[&OpCall], gpu: &Gpu, scratch: &mut Scratch) -> Vec<Draft> {
         let choices: Vec<Option<Choice>> = calls.iter().map(|call| self.choice(call, gpu)).collect();
-        let there = self.products(&choices, |c| Some(c.reference), scratch);
+        let there = self.products(&choices, |c| c.there_matters().then_some(c.reference), scratch);
         let here = self.products(&choices, |c| (c.nearness != Nearness::Here).then_some(gpu), scratch);
         let sketches: Vec<Sketch> = calls
             .iter()
@@ -195,7 +285,12 @@ impl TimeModel {
                 self.sketch(call, choice.as_ref(), [here.or(there), there], gpu)
             })
             .collect();
-        let answers = self.learned(&sketches.iter().map(Some).collect::<Vec<_>>(), scratch);
+        let answers = self.learned(&sketches.iter().map(|s| &s.question).collect::<Vec<_>>(), scratch);
+        for (choice, answer) in choices.iter().zip(&answers) {
+            if let Some(choice) = choice {
+                self.keep(choice, *answer);
+            }
+        }
         sketches.into_iter().zip(answers).map(|(s, a)| s.finished(a, gpu)).collect()
     }
 
@@ -222,7 +317,7 @@ impl TimeModel {
                 sketches.push(self.gemm(&product, choice.task.dtype, gpu));
             }
         }
-        let answers = self.learned(&sketches.iter().map(Some).collect::<Vec<_>>(), scratch);
+        let answers = self.learned(&sketches.iter().map(|s| &s.question).collect::<Vec<_>>(), scratch);
         for (((i, gpu, asked), sketch), answer) in wanted.into_iter().zip(sketches).zip(answers) {
             let time = sketch.finished(answer, gpu).seconds();
             seconds[i] = Some(time);

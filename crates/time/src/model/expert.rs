@@ -1,12 +1,12 @@
 //! Which fit speaks for a product on a GPU, and how far it is trusted where nobody measured.
 
 use super::TimeModel;
+use super::draft::Question;
 use crate::evidence::{Evidence, Library, Nearness};
 use crate::fitted::TileKey;
 use preflop_gpu::{Architecture, Gpu, Vendor};
 use preflop_kernels::tile::{Constants, Tiling};
 use preflop_kernels::{Machine, gemm, kernels_of, skinny};
-use preflop_learned::trees::{Features, Forest};
 use preflop_ops::{Gemm, GemmKind};
 use preflop_units::dtype::Dtype;
 use preflop_units::math::Elementary as _;
@@ -146,9 +146,8 @@ pub(super) struct Judged<'a> {
     pub form: Tiling,
     /// The form on the GPU of the measurements.
     pub at: Tiling,
-    /// Who knows the natural log of measured/closed form, and what to ask.
-    pub forest: Option<&'a Forest>,
-    pub x: Features,
+    /// What is asked of who knows the natural log of measured/closed form.
+    pub question: Question<'a>,
     /// How far it is trusted here, and how far it knows such products.
     pub trust: f64,
     pub known: f64,
@@ -178,13 +177,16 @@ impl TimeModel {
             let here = expert.library.machine(gpu, dtype).fitted_on(&there);
             expert.library.form(g, dtype, &constants, &here, own)
         };
-        let x = gemm::features(g, dtype, &at, &there, nearest);
         let (forest, trust) = match (nearest, gpu.vendor) {
             (n, _) if n == own => (expert.forest, 1.0),
             (Architecture::Other, Vendor::Amd) => (expert.pooled, 0.0),
             (Architecture::Other, _) => (expert.pooled, TRUST_POOLED),
             _ => (expert.forest, TRUST_KIN),
         };
+        // The form there follows from the product, the format, the reference and the generations.
+        let about = (g, dtype, expert.library, std::ptr::from_ref(reference).addr(), own, nearest);
+        let features = || gemm::features(g, dtype, &at, &there, nearest);
+        let question = self.question(self.fitted.forest(forest), &about, features);
         // What the published fp32 rows teach fades out below them.
         let known = if expert.library == Library::Plain { (at.time / SHORTEST_FP32).min(1.0) } else { 1.0 };
         // Skinny products were not among them and have a form of their own.
@@ -197,8 +199,7 @@ impl TimeModel {
             [form, at]
         };
         let class = expert.library.interval_class(g, dtype);
-        let forest = self.fitted.forest(forest);
-        Judged { form, at, forest, x, trust, known, nearness, class }
+        Judged { form, at, question, trust, known, nearness, class }
     }
 
     /// A product as far as it is skinny by the form of such products.

@@ -1,12 +1,11 @@
 //! Times of fused kernels: their form with its spread, wider where nothing was measured.
 
-use super::draft::{Draft, Sketch, Then};
+use super::draft::{Draft, Question, Sketch, Then};
 use super::{LogInterval, TimeModel};
 use crate::evidence::{Evidence, Library};
 use crate::operator::Bound;
 use preflop_gpu::Gpu;
 use preflop_kernels::{fused, traffic};
-use preflop_learned::trees::MAX_FEATURES;
 use preflop_ops::{Fused, OpCall};
 use preflop_units::math::Elementary as _;
 
@@ -32,6 +31,6 @@ impl TimeModel {
             levels: traffic::streaming(call.traffic(), gpu),
             launches: 1.0,
         };
-        Sketch { draft, forest: None, x: [0.0; MAX_FEATURES], then: Then::trusted(0.0, 1.0) }
+        Sketch { draft, question: Question::nobody(), then: Then::trusted(0.0, 1.0) }
     }
 }

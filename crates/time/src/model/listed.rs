@@ -1,6 +1,6 @@
 //! Times of listed operators: their form with the constants of its class, as measured.
 
-use super::draft::{Draft, Sketch, Then};
+use super::draft::{Draft, Question, Sketch, Then};
 use super::{LogInterval, TimeModel};
 use crate::evidence::{Evidence, Library};
 use crate::operator::Bound;
@@ -90,7 +90,8 @@ impl TimeModel {
             launches: counts.launches.round().max(1.0),
         };
         let forest = self.fitted.forest(forest(o.kind));
-        Sketch { draft, forest, x, then: Then::trusted(Self::trust(gpu, nearness), 1.0) }
+        let question = Question::new(forest, &x);
+        Sketch { draft, question, then: Then::trusted(Self::trust(gpu, nearness), 1.0) }
     }
 }
 

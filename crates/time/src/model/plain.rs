@@ -1,6 +1,6 @@
 //! fp32 convolutions outside Hopper: the fastest of the library's algorithms, corrected.
 
-use super::draft::{Draft, Sketch, Then};
+use super::draft::{Draft, Question, Row, Sketch, Then};
 use super::{TimeModel, bound_of, plain_as_measured};
 use crate::evidence::{Evidence, Library, Nearness};
 use crate::fitted::Fitted;
@@ -11,7 +11,6 @@ use preflop_kernels::plain_conv::{Algorithm, Figures, features, gemm, winograd};
 use preflop_kernels::plain_rivals;
 use preflop_kernels::tile::Tiling;
 use preflop_kernels::traffic;
-use preflop_learned::trees::MAX_FEATURES;
 use preflop_ops::Pass;
 use preflop_units::dtype::Dtype;
 
@@ -93,11 +92,12 @@ impl TimeModel {
                 Algorithm::Fft => 5.0,
             },
         };
-        Sketch {
-            draft,
-            forest: self.fitted.forest(FOREST).filter(|_| learned),
-            x: if learned { features(task, &times, &there) } else { [0.0; MAX_FEATURES] },
-            then: Then::trusted((at.time / SHORTEST).min(1.0), 1.0),
-        }
+        let question = if learned {
+            let x = features(task, &times, &there);
+            self.question(self.fitted.forest(FOREST), &Row(&x), || x)
+        } else {
+            Question::nobody()
+        };
+        Sketch { draft, question, then: Then::trusted((at.time / SHORTEST).min(1.0), 1.0) }
     }
 }

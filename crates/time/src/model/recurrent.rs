@@ -1,12 +1,11 @@
 //! Recurrent layers: by the form and trees of the measured GPU, and before Hopper by a chain of the library's standard steps.
 
-use super::draft::{Draft, Sketch, Then};
+use super::draft::{Draft, Question, Row, Sketch, Then};
 use super::{Bound, TimeModel, plain_as_measured};
 use crate::evidence::{Evidence, Library, Nearness};
 use preflop_gpu::{Architecture, Gpu};
 use preflop_kernels::rnn::{self, Algorithm};
 use preflop_kernels::{Machine, gemm, kernels_of, rnn_older, traffic};
-use preflop_learned::trees::MAX_FEATURES;
 use preflop_ops::{Gemm, OpCall, Pass, Rnn};
 
 impl TimeModel {
@@ -28,7 +27,6 @@ impl TimeModel {
         };
         let at = form(reference);
         let t = if nearness == Nearness::Here { at } else { form(gpu) };
-        let x = rnn::features(r, call.pass, call.dtype, &at, reference);
         let forest = self.fitted.forest(rnn::forest_name(call.pass));
         let draft = Draft {
             reference: t.time,
@@ -39,7 +37,9 @@ impl TimeModel {
             levels: traffic::streaming(call.traffic(), gpu),
             launches: launches(r, call.pass),
         };
-        Sketch { draft, forest, x, then: Then::trusted(Self::trust(gpu, nearness), 1.0) }
+        let x = rnn::features(r, call.pass, call.dtype, &at, reference);
+        let question = self.question(forest, &Row(&x), || x);
+        Sketch { draft, question, then: Then::trusted(Self::trust(gpu, nearness), 1.0) }
     }
 
     /// Step after step, with products as this GPU runs them. How the library strings them together is the software's: as it was when these boards were
@@ -86,7 +86,7 @@ impl TimeModel {
             levels: traffic::streaming(call.traffic(), gpu),
             launches: launches(r, call.pass),
         };
-        Sketch { draft, forest: None, x: [0.0; MAX_FEATURES], then: Then::trusted(0.0, 1.0) }
+        Sketch { draft, question: Question::nobody(), then: Then::trusted(0.0, 1.0) }
     }
 }
 

@@ -126,7 +126,6 @@ impl TimeModel {
         let family = call.family();
         let Evidence { reference, nearness } = self.references.nearest(Library::Own, None, gpu);
         let at = self.stream_form(call, reference);
-        let x = stream::features(call, reference, at);
         // Adaptive pooling was not among the operators that the forest learned from.
         let forest = match &call.op {
             Op::Spatial(o) if o.kind == SpatialKind::AdaptiveAvgPool => None,
@@ -155,6 +154,8 @@ impl TimeModel {
             rows: if here { None } else { self.row_time(call, gpu) },
             least,
         });
-        Sketch { draft, forest, x, then }
+        let about = (std::ptr::from_ref(reference).addr(), call);
+        let question = self.question(forest, &about, || stream::features(call, reference, at));
+        Sketch { draft, question, then }
     }
 }
