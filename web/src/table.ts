@@ -31,7 +31,7 @@ export function sortable<T>(id: string, rows: T[], columns: Column<T>[], first: 
       sorting.sorted?.(by, down);
       fill();
     });
-    return el("th", { scope: "col" }, button);
+    return el("th", { scope: "col", ...(rows.length > 0 && typeof c.value(rows[0]) === "number" ? { class: "number" } : {}) }, button);
   });
   const fill = (): void => {
     const value = columns[by].value;

@@ -1,17 +1,25 @@
 //! Lowered iterations, kept for the next question about the same run.
 
 use crate::error::ApiError;
+use crate::model_file::{ModelFiles, PREFIX};
 use crate::question::Run;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit};
-use preflop_core::model::{Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
+use preflop_core::model::{
+    Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Run as Launching, Stage, lower, zoo,
+};
+use preflop_core::units::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A run, lowered.
 #[derive(Debug)]
 pub struct Job {
-    /// Model name as the zoo has it.
+    /// The model as it was asked for: a name, or that of a file.
+    pub asked: String,
+    /// How a recorded step is launched; nothing where it was not recorded.
+    pub fixed: Option<Launching>,
+    /// Model name as the zoo or the file has it.
     pub model: String,
     /// Samples of one iteration.
     pub batch: u64,
@@ -68,6 +76,7 @@ impl<K: PartialEq, V> Recent<K, V> {
 /// Networks and runs asked for last.
 #[derive(Debug)]
 pub struct Memory {
+    pub files: ModelFiles,
     graphs: Recent<(String, Option<u64>, Option<u64>), Graph>,
     jobs: Recent<Key, Job>,
     largest: Mutex<HashMap<Room, u64>>,
@@ -75,7 +84,12 @@ pub struct Memory {
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { graphs: Recent::new(KEPT_GRAPHS), jobs: Recent::new(KEPT), largest: Mutex::default() }
+        Self {
+            files: ModelFiles::default(),
+            graphs: Recent::new(KEPT_GRAPHS),
+            jobs: Recent::new(KEPT),
+            largest: Mutex::default(),
+        }
     }
 }
 
@@ -86,12 +100,17 @@ type Room = (String, Option<u64>, Precision, Mode, Option<OptimizerChoice>, u64)
 /// Largest batches kept: every GPU's of every format, mode and optimizer of ten models.
 const KEPT_LARGEST: usize = 1 << 14;
 
+/// Names of the zoo are the same in any case; names of files are not.
+fn key_of(model: &str) -> String {
+    if model.starts_with(PREFIX) { model.to_string() } else { model.to_lowercase() }
+}
+
 impl Memory {
     /// The largest batch of a run that fits a GPU, found now or before.
     pub fn largest_batch(&self, job: &Job, gpu: &Gpu, reserve: &Reserve) -> Result<u64, ApiError> {
         let options = &job.options;
         let room = (
-            job.model.clone(),
+            job.asked.clone(),
             job.seq,
             options.precision,
             options.mode,
@@ -101,7 +120,17 @@ impl Memory {
         if let Some(known) = self.largest.lock().unwrap_or_else(PoisonError::into_inner).get(&room) {
             return Ok(*known);
         }
-        let peak = |batch| fit::peak_of_zoo(&job.model, batch, job.seq, options);
+        let peak = |batch| {
+            if !job.asked.starts_with(PREFIX) {
+                return Ok(fit::peak_of_zoo(&job.asked, batch, job.seq, options)?);
+            }
+            let graph = self.build(&job.asked, Some(batch), job.seq, Stage::Full);
+            match graph.and_then(|graph| Ok(lower(&graph, options)?)) {
+                // Beyond what the file itself allows nothing fits.
+                Err(_) if batch > 1 => Ok(Bytes(f64::INFINITY)),
+                other => other.map(|iteration| fit::prudent_peak(&iteration)),
+            }
+        };
         let largest = fit::largest_batch(gpu, reserve, zoo::MAX_BATCH, peak)?;
         let mut kept = self.largest.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT_LARGEST {
@@ -111,23 +140,55 @@ impl Memory {
         Ok(largest)
     }
 
+    /// A network by name, of the zoo or of a file.
+    pub fn build(
+        &self,
+        model: &str,
+        batch: Option<u64>,
+        seq: Option<u64>,
+        stage: Stage,
+    ) -> Result<Graph, ApiError> {
+        if model.starts_with(PREFIX) {
+            return self.files.find(model)?.graph(batch, seq, stage);
+        }
+        Ok(zoo::build_stage(model, batch, seq, stage)?)
+    }
+
     /// The network of a run, built now or before.
     pub fn graph(&self, run: &Run) -> Result<Arc<Graph>, ApiError> {
-        let key = (run.model.to_lowercase(), run.batch, run.seq);
-        self.graphs.get(key, || Ok(zoo::build(&run.model, run.batch, run.seq)?))
+        let key = (key_of(&run.model), run.batch, run.seq);
+        self.graphs.get(key, || self.build(&run.model, run.batch, run.seq, Stage::Full))
     }
 
     /// The run, lowered now or before.
     pub fn job(&self, run: &Run) -> Result<Arc<Job>, ApiError> {
-        let key: Key = (run.model.to_lowercase(), run.batch, run.seq, run.precision, run.mode, run.optimizer);
-        self.jobs.get(key, || {
-            let graph = self.graph(run)?;
-            let options = LowerOptions { mode: run.mode, precision: run.precision, optimizer: run.optimizer };
-            let iteration = lower(&graph, &options)?;
-            let (model, optimizer) = (graph.name.clone(), graph.steps_with(&options));
-            Ok(Job { model, batch: graph.samples, seq: graph.seq, options, optimizer, iteration })
-        })
+        let key: Key = (key_of(&run.model), run.batch, run.seq, run.precision, run.mode, run.optimizer);
+        self.jobs.get(key, || of(run, &*self.graph(run)?))
     }
+
+    /// The run, lowered now and kept nowhere: one of many that are tried.
+    pub fn lowered(&self, run: &Run) -> Result<Arc<Job>, ApiError> {
+        let graph = self.build(&run.model, run.batch, run.seq, Stage::Full)?;
+        Ok(Arc::new(of(run, &graph)?))
+    }
+}
+
+/// A run of this network, lowered.
+fn of(run: &Run, graph: &Graph) -> Result<Job, ApiError> {
+    let options = LowerOptions { mode: run.mode, precision: run.precision, optimizer: run.optimizer };
+    let options = graph.settled(options);
+    let iteration = lower(graph, &options)?;
+    let (model, optimizer) = (graph.name.clone(), graph.steps_with(&options));
+    Ok(Job {
+        asked: run.model.clone(),
+        fixed: graph.fixed.as_ref().map(|f| f.run),
+        model,
+        batch: graph.samples,
+        seq: graph.seq,
+        options,
+        optimizer,
+        iteration,
+    })
 }
 
 #[cfg(test)]

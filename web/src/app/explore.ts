@@ -8,7 +8,7 @@ import { designChart } from "./charts";
 import { BOTTLENECK_COLORS, BOTTLENECK_NAMES, legend, tag } from "./colors";
 import type { Page } from "./main";
 import { button, card, chartBox, csvButton, numberField, pngButton, problem, section, slider } from "./parts";
-import { catalogue, gpuSelect } from "./run";
+import { catalogue, copies, gpuSelect, options } from "./run";
 
 const KNOBS: [string, string][] = [
   ["sm_count", "SMs"], ["mac_per_sm", "MACs of an SM"], ["reg", "Registers of an SM"], ["smem_size", "Shared memory of an SM"],
@@ -88,6 +88,8 @@ export const explore: Page = async (root, params) => {
   };
   const buttons = el("div", { class: "legend", role: "group", "aria-label": "presets: the nine options of the DeLTA paper" });
   const set = (changes: Record<string, string | number | null>): void => { params.set(changes); askPresets({ ask: "explore", ...base() }); };
+  const words = (): string[] => ["explore", params.get("network", "resnet152"), ...options({ base: params.get("base", "titan-xp"), batch: params.number("batch") }),
+    ...(Object.keys(scales()).length ? Object.entries(scales()).flatMap(([key, value]) => ["--vary", `${key}=${value}`]) : ["--options", "delta-paper"])];
   const name = (): string => `${params.get("network", "resnet152")}-${params.get("base", "titan-xp")}-designs`;
   root.append(
     el("div", { class: "controls" },
@@ -98,7 +100,7 @@ export const explore: Page = async (root, params) => {
     section("knobs", "Knobs", el("div", { class: "knobs" }, ...knobs.map((k) => k.field))),
     failed, out, live,
     section("designs", "Your design beside the paper's nine options", legend(BOTTLENECK_COLORS, BOTTLENECK_NAMES, Object.keys(BOTTLENECK_COLORS)), chart.box,
-      el("div", { class: "controls" }, pngButton("png", chart, name), csvButton("csv", () => all().map((d) => ({ ...d, ...d.scales })), name)), table,
+      el("div", { class: "controls" }, pngButton("png", chart, name), csvButton("csv", () => all().map((d) => ({ ...d, ...d.scales })), name), ...copies(words)), table,
       el("p", { class: "note" }, "Convolution layers by the published DeLTA model (docs/delta.md); a bar is split by what binds the time that is left.")));
   askPresets({ ask: "explore", ...base() });
 };
