@@ -1,7 +1,7 @@
 // The charts: one source for the chart page and the report.
 import * as Plot from "@observablehq/plot";
 import { draw } from "./draw";
-import { digits, percent, si, time } from "./format";
+import { digits, percent, shortSi, si, time } from "./format";
 import { BOX, FLAG, GUIDE } from "./style";
 import { bandwidthAt, bytesAt, LEVELS, LEVEL_NAMES, type Level, type Machine, type Row } from "./types";
 
@@ -163,10 +163,10 @@ export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTM
     r: { type: "identity" }, symbol: { type: "identity" }, color: { type: "identity" },
     ariaLabel: `Time plane at ${LEVEL_NAMES[o.level]} and ${o.pipe}`,
     marks: [
-      Plot.axisX(ticks(x0, x1), { anchor: "bottom", text: (v: number) => si(v, "B"), label: `${LEVEL_NAMES[o.level]} bytes`, labelAnchor: "center", labelArrow: "none", labelOffset: 38 }),
-      Plot.axisX(times(xd, W), { anchor: "top", text: (v: number) => si(v / W, "s"), label: `byte time at ${si(W, "B/s")}`, labelAnchor: "center", labelArrow: "none", labelOffset: 40 }),
-      Plot.axisY(ticks(y0, y1), { anchor: "left", text: (v: number) => si(v, small ? "" : "FLOP"), label: "FLOPs", labelAnchor: "top", labelArrow: "none" }),
-      Plot.axisY(times(yd, P), { anchor: "right", text: (v: number) => si(v / P, "s"), label: small ? "FLOP time" : `FLOP time at ${si(P, "FLOP/s")}`, labelAnchor: "top", labelArrow: "none" }),
+      Plot.axisX(ticks(x0, x1), { anchor: "bottom", text: (v: number) => shortSi(v, "B"), label: `${LEVEL_NAMES[o.level]} bytes`, labelAnchor: "center", labelArrow: "none", labelOffset: 38 }),
+      Plot.axisX(times(xd, W), { anchor: "top", text: (v: number) => shortSi(v / W, "s"), label: `byte time at ${si(W, "B/s")}`, labelAnchor: "center", labelArrow: "none", labelOffset: 40 }),
+      Plot.axisY(ticks(y0, y1), { anchor: "left", text: (v: number) => shortSi(v, small ? "" : "FLOP"), label: "FLOPs", labelAnchor: "top", labelArrow: "none" }),
+      Plot.axisY(times(yd, P), { anchor: "right", text: (v: number) => shortSi(v / P, "s"), label: small ? "FLOP time" : `FLOP time at ${si(P, "FLOP/s")}`, labelAnchor: "top", labelArrow: "none" }),
       ...isoTime.flatMap((l) => [
         l[0].show ? Plot.line(l.slice(0, 2), { x: "x", y: "y", stroke: GUIDE, strokeDasharray: "1 3" }) : null,
         l[2].show ? Plot.line([{ x: l[1].x, y: Math.min(l[1].y, y1) }, l[2]].filter((q) => q.y >= y0), { x: "x", y: "y", stroke: GUIDE, strokeDasharray: "1 3" }) : null,
@@ -236,7 +236,7 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
     ariaLabel: `Roofline of ${o.machine.title}`,
     marks: [
       Plot.axisX(range(xd[0], xd[1]).map((k) => 10 ** k), { text: (v: number) => String(Number(v.toPrecision(1))), label: "arithmetic intensity (FLOP/B)", labelAnchor: "center", labelArrow: "none", labelOffset: 38 }),
-      Plot.axisY(range(yd[0], yd[1]).map((k) => 10 ** k), { text: (v: number) => si(v, small ? "" : "FLOP/s"), label: small ? "FLOP/s" : "rate", labelArrow: "none" }),
+      Plot.axisY(range(yd[0], yd[1]).map((k) => 10 ** k), { text: (v: number) => shortSi(v, small ? "" : "FLOP/s"), label: small ? "FLOP/s" : "rate", labelArrow: "none" }),
       Plot.gridX(range(xd[0], xd[1]).map((k) => 10 ** k), { stroke: GUIDE, strokeOpacity: 0.5 }),
       Plot.gridY(range(yd[0], yd[1]).map((k) => 10 ** k), { stroke: GUIDE, strokeOpacity: 0.5 }),
       ...roofs.map((r) => Plot.line([[Math.max(x0, r.rate / fastest), r.rate], [x1, r.rate]], { stroke: r.names.includes(o.pipe) ? "var(--ink)" : "var(--soft)", strokeWidth: r.names.includes(o.pipe) ? 2 : 1 })),

@@ -78,10 +78,10 @@ test("compare sorts, prices and keeps to a budget", async () => {
   assert.equal(await tab.locator("#gpus-table tbody tr").count(), 61);
   const first = () => tab.textContent("#gpus-table tbody tr:first-child td:first-child");
   const fastest = await first();
-  await tab.click("#gpus-table th:nth-child(10) button");
-  await tab.click("#gpus-table th:nth-child(10) button");
-  assert.equal(await tab.getAttribute("#gpus-table th:nth-child(10)", "aria-sort"), "ascending");
-  assert.match(tab.url(), /sort=9/);
+  await tab.click("#gpus-table th:nth-child(8) button");
+  await tab.click("#gpus-table th:nth-child(8) button");
+  assert.equal(await tab.getAttribute("#gpus-table th:nth-child(8)", "aria-sort"), "ascending");
+  assert.match(tab.url(), /sort=%24%2Fmillion/);
   const cheapest = await first();
   assert.notEqual(cheapest, fastest);
   await tab.$eval("#budget", (s) => { s.value = "50"; s.dispatchEvent(new Event("input")); });
@@ -103,15 +103,15 @@ test("compare sorts, prices and keeps to a budget", async () => {
 test("compare takes several formats and any batch, and filters GPUs", async () => {
   const { tab, context, wrong } = await visit(chromium, at("/compare?model=resnet50"));
   const cell = (gpu, column) => tab.evaluate(([g, c]) => [...document.querySelectorAll("#gpus-table tbody tr")].find((r) => r.cells[0].textContent === g)?.cells[c].textContent, [gpu, column]);
-  assert.equal(await cell("h200", 2), "default");
+  assert.doesNotMatch(await tab.textContent("#gpus-table thead"), /format/, "the same for all");
   await tab.click("#also-amp");
-  await tab.waitForFunction(() => [...document.querySelectorAll("#gpus-table tbody tr")].some((r) => r.cells[2].textContent === "amp"));
-  assert.equal(await cell("h200", 2), "amp", "the faster of both");
+  await tab.waitForFunction(() => [...document.querySelectorAll("#gpus-table tbody tr")].some((r) => r.cells[1].textContent === "amp"));
+  assert.equal(await cell("h200", 1), "amp", "the faster of both");
   assert.match(tab.url(), /also=amp/);
-  assert.match(await tab.textContent("#status"), /^Fastest that fits: \S+, .* per iteration at \$.* Cheapest: .* Best value: /);
-  const before = await cell("h200", 1);
+  assert.match(await tab.textContent("#status"), /^Fastest that fits: \S+, .* per iteration.* Cheapest: .* at \$.* Best value: /);
   await tab.click("#auto");
-  await tab.waitForFunction((old) => [...document.querySelectorAll("#gpus-table tbody tr")].find((r) => r.cells[0].textContent === "h200")?.cells[1].textContent !== old, before, { timeout: 120_000 });
+  await tab.waitForFunction(() => /batch/.test(document.querySelector("#gpus-table thead").textContent), null, { timeout: 120_000 });
+  assert.ok(Number(await cell("h200", 1)) > Number(await cell("p4", 1)), "more room, a larger batch");
   assert.equal(await tab.getAttribute("#auto", "aria-pressed"), "true");
   await tab.fill("#filter", "h200, l4");
   await tab.waitForFunction(() => document.querySelectorAll("#gpus-table tbody tr").length < 8);
@@ -149,7 +149,8 @@ test("a cluster's best plan is drawn over its ranks, and another can be chosen",
   await tab.waitForSelector("#ranks-table");
   const best = await tab.$eval("#status", (s) => Number(s.dataset.ms));
   const shown = () => tab.$eval("#result", (r) => Number(r.dataset.ms));
-  assert.ok(Math.abs(await shown() / best - 1) < 1e-9, "the iteration is that of the plan");
+  // The search takes the optimizer's time from a line, the iteration asks for it.
+  assert.ok(Math.abs(await shown() / best - 1) < 1e-3, "the iteration is that of the plan");
   await tab.click("#plans-table tbody tr:nth-child(3) .link");
   await tab.waitForFunction((old) => Number(document.querySelector("#result").dataset.ms) > old, best);
   assert.equal(await tab.locator("#plans-table tr.chosen").count(), 1);
@@ -183,16 +184,16 @@ test("a model dropped anywhere is predicted, and what is none is refused", async
 
 test("the Roofline has the charts of the report, with filters and a second GPU", async () => {
   const { tab, wrong } = await visit(chromium, at("/roofline?model=resnet50&gpu=h200&precision=amp"));
+  assert.match(await tab.textContent("#chart"), /arithmetic intensity/, "the classic chart first");
+  await tab.selectOption("#kind", "plane");
   assert.match(await tab.textContent("#chart"), /DRAM bytes/);
-  await tab.selectOption("#kind", "roofline");
-  assert.match(await tab.textContent("#chart"), /arithmetic intensity/);
-  await tab.waitForURL(/kind=roofline/);
+  await tab.waitForURL(/kind=plane/);
   const all = await tab.$eval("#status", (s) => Number(s.dataset.visible));
   await tab.click('[data-group="conv"]');
   assert.ok(await tab.$eval("#status", (s) => Number(s.dataset.visible)) < all);
   await tab.selectOption("#other", "a100-sxm-80gb");
   await tab.waitForSelector("#view");
-  assert.equal(await tab.inputValue("#kind"), "roofline", "the kind of chart stays");
+  assert.equal(await tab.inputValue("#kind"), "plane", "the kind of chart stays");
   const png = await download(tab, "#png");
   assert.equal(png.bytes.subarray(1, 4).toString(), "PNG");
   assert.deepEqual(wrong, []);

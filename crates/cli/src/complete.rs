@@ -197,9 +197,9 @@ mod tests {
         assert_eq!(at("pred"), (vec!["predict".to_string()], false));
         assert!(at("").0.contains(&"gpus".to_string()) && !at("").0.contains(&ASK.to_string()));
         assert_eq!(at("predict resnet5"), (vec!["resnet50".to_string()], true));
-        assert_eq!(at("predict resnet50 --gpu h2").0, ["h200"]);
-        assert_eq!(at("predict resnet50 --gpu=h2").0, ["--gpu=h200"]);
-        assert_eq!(at("predict resnet50 --gpu = h2").0, ["h200"]);
+        assert_eq!(at("predict resnet50 --gpu b30").0, ["b300"]);
+        assert_eq!(at("predict resnet50 --gpu=b30").0, ["--gpu=b300"]);
+        assert_eq!(at("predict resnet50 --gpu = b30").0, ["b300"]);
         assert_eq!(at("predict --gpu h200 resnet5").0, ["resnet50"]);
         assert_eq!(at("compare resnet50 --gpus h200,mi30").0, ["h200,mi300x"]);
         assert_eq!(at("compare resnet50 --gpu l40").0, ["l40s"], "the other spelling");
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(at("predict resnet50 --precision bf").0, ["bf16"]);
         assert_eq!(at("plan llama-2-7b --cluster dgx-h1").0, ["dgx-h100"]);
         assert_eq!(at("gpus sh").0, ["show"]);
-        assert_eq!(at("gpus show h2").0, ["h200"]);
+        assert_eq!(at("gpus show b30").0, ["b300"]);
         assert_eq!(at("--json predict resnet5").0, ["resnet50"]);
         assert_eq!(at("explain tra"), (Vec::new(), true), "a file");
         assert_eq!(at("predict resnet50 --batch 6"), (Vec::new(), false), "a number");

@@ -34,7 +34,7 @@ fn bash_completes_commands_models_gpus_and_files() {
     assert_eq!(offered(&["predi"]), ["predict"]);
     assert_eq!(offered(&["predict", "resnet5"]), ["resnet50"]);
     assert_eq!(offered(&["predict", "mi"]), ["mine.onnx"]);
-    assert_eq!(offered(&["predict", "resnet50", "--gpu", "h2"]), ["h200"]);
+    assert_eq!(offered(&["predict", "resnet50", "--gpu", "b30"]), ["b300"]);
     assert_eq!(
         offered(&["predict", "resnet50", "--gpu", "=", "h2"]),
         ["h200"],

@@ -1,7 +1,7 @@
 // Charts of language models and clusters.
 import * as Plot from "@observablehq/plot";
 import { draw } from "../draw";
-import { digits, percent, si, time } from "../format";
+import { digits, percent, short, shortSi, si, time } from "../format";
 import type { GenerateAnswer, ScalePoint, TimelineBar } from "./answers";
 
 type Chart = (SVGSVGElement | HTMLElement) & Plot.Plot;
@@ -27,8 +27,8 @@ export function tokensChart(runs: Run[], width: number): Chart {
   });
   return draw({
     width, height, marginLeft: 62, marginRight: 38, marginTop: 28, marginBottom: 44, style: style(width),
-    x: { type: "log", domain: xs, label: "tokens a second of one user", labelAnchor: "center", labelArrow: "none", ticks: width < 520 ? 3 : 6, tickFormat: (v: number) => digits(v) },
-    y: { type: "log", domain: ys, label: "tokens a second of all users", labelArrow: "none", ticks: 5, tickFormat: (v: number) => digits(v), grid: true },
+    x: { type: "log", domain: xs, label: "tokens a second of one user", labelAnchor: "center", labelArrow: "none", ticks: width < 520 ? 3 : 6, tickFormat: (v: number) => short(v) },
+    y: { type: "log", domain: ys, label: "tokens a second of all users", labelArrow: "none", ticks: 5, tickFormat: (v: number) => short(v), grid: true },
     ariaLabel: "Tokens a second of all users against those of one, by batch", ariaDescription: "The table below has the same figures.",
     marks: [
       Plot.line(runs, { x: "tokens_per_s_per_user", y: "tokens_per_s", stroke: "var(--accent)", strokeOpacity: 0.5 }),
@@ -55,7 +55,7 @@ export function partsChart(parts: Record<string, number>, width: number): Chart 
   const rows = Object.keys(PART_NAMES).filter((k) => (parts[k] ?? 0) > 0).map((key) => { const row = { key, x1: start, x2: start + parts[key] }; start = row.x2; return row; });
   return draw({
     width, height: 74, marginLeft: 8, marginRight: 12, marginTop: 6, marginBottom: 30, style: style(width),
-    x: { domain: [0, total], label: null, ticks: width < 520 ? 4 : 8, tickFormat: (v: number) => si(v / 1e3, "s") }, color: { type: "identity" },
+    x: { domain: [0, total], label: null, ticks: width < 520 ? 4 : 8, tickFormat: (v: number) => shortSi(v / 1e3, "s") }, color: { type: "identity" },
     ariaLabel: "Where the time of an iteration goes", ariaDescription: "The list beside it has the same figures.",
     marks: [
       Plot.rectX(rows, { x1: "x1", x2: "x2", fill: (r) => PART_COLORS[r.key], insetRight: 0.5 }),
@@ -76,7 +76,7 @@ export function timelineChart(bars: TimelineBar[], width: number): Chart {
   const named = bars.filter((b) => (b.what === "forward" || b.what === "backward") && ((b.end_ms - b.start_ms) / end) * (width - 80) > 20);
   return draw({
     width, height: Math.min(560, 60 + 30 * stages.length), marginLeft: 62, marginRight: 12, marginTop: 8, marginBottom: 34, style: style(width),
-    x: { domain: [0, end], label: null, ticks: width < 520 ? 4 : 8, tickFormat: (v: number) => si(v / 1e3, "s") },
+    x: { domain: [0, end], label: null, ticks: width < 520 ? 4 : 8, tickFormat: (v: number) => shortSi(v / 1e3, "s") },
     y: { domain: stages, label: null, tickSize: 0, tickFormat: (s: number) => `stage ${s}`, padding: 0.15 }, color: { type: "identity" },
     ariaLabel: "One iteration over the pipeline's stages", ariaDescription: "Forward and backward of each microbatch, links and optimizer.",
     marks: [
@@ -94,7 +94,7 @@ export function scaleChart(points: ScalePoint[], width: number): Chart {
   return draw({
     width, height: Math.min(340, Math.max(260, width * 0.34)), marginLeft: 56, marginRight: 20, marginTop: 28, marginBottom: 44, style: style(width),
     x: { type: "log", base: 2, domain: [Math.min(...rows.map((p) => p.gpus)) / 1.15, Math.max(...rows.map((p) => p.gpus)) * 1.15], label: "GPUs", labelAnchor: "center", labelArrow: "none", ticks: Math.min(rows.length, width < 520 ? 5 : 12), tickFormat: (v: number) => String(Math.round(v)) },
-    y: { domain: [0, most], label: "share of the iteration", labelArrow: "none", tickFormat: (v: number) => percent(v), ticks: 5, grid: true }, color: { type: "identity" },
+    y: { domain: [0, most], label: "efficiency, and shares of the iteration", labelArrow: "none", tickFormat: (v: number) => `${short(100 * v)} %`, ticks: 5, grid: true }, color: { type: "identity" },
     ariaLabel: "Efficiency, bubble and exposed links of the best plan at every size", ariaDescription: "The table below has the same figures.",
     marks: [
       Plot.areaY(rows, { x: "gpus", y1: "efficiency_low", y2: "efficiency_high", fill: "var(--accent)", fillOpacity: 0.18 }),

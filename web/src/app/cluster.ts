@@ -81,7 +81,7 @@ export const cluster: Page = async (root, params) => {
         { title: "stage", value: (r) => r.stage, text: (r) => String(r.stage) }, { title: "needed", value: (r) => r.needed_mib, text: (r) => gib(r.needed_mib) },
         { title: "weights", value: (r) => r.weights_mib, text: (r) => gib(r.weights_mib) }, { title: "gradients", value: (r) => r.gradients_mib, text: (r) => gib(r.gradients_mib) },
         { title: "optimizer", value: (r) => r.optimizer_mib, text: (r) => gib(r.optimizer_mib) }, { title: "activations", value: (r) => r.activations_mib, text: (r) => gib(r.activations_mib) },
-        { title: "fits", value: (r) => Number(r.fits), text: (r) => (r.fits ? "yes" : "no") },
+        { title: "fits", words: true, value: (r) => Number(r.fits), text: (r) => (r.fits ? "yes" : "no") },
       ], 0, { down: false })),
       section("collectives", "Collectives", p.collectives.length === 0 ? el("p", {}, "None.") : sortable("collectives-table", p.collectives, [
         { title: "what", value: (c) => c.what, text: (c) => `${c.what} (${c.group})` }, { title: "where", value: (c) => c.where, text: (c) => `${c.where}, ${c.gpus} GPUs` },

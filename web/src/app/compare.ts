@@ -20,19 +20,19 @@ const COLUMNS: Column<Offer>[] = [
   { title: "iteration", value: (o) => o.iteration_ms, text: (o) => time(o.iteration_ms * 1e3) },
   { title: "90 %", value: (o) => o.high_ms, text: (o) => `${time(o.low_ms * 1e3)} to ${time(o.high_ms * 1e3)}` },
   { title: "samples/s", value: (o) => o.samples_per_s, text: (o) => digits(o.samples_per_s) },
-  { title: "fits", value: (o) => (o.fits ? 1 : 0), text: (o) => (o.fits ? "yes" : `no: needs ${digits(o.needed_mib / 1024)} of ${digits(o.gpu_memory_mib / 1024)} GiB`) },
-  { title: "binds", value: (o) => o.bound, text: (o) => BOUND_NAMES[o.bound] },
+  { title: "fits", words: true, value: (o) => (o.fits ? 1 : 0), text: (o) => (o.fits ? "yes" : `no: needs ${digits(o.needed_mib / 1024)} of ${digits(o.gpu_memory_mib / 1024)} GiB`) },
+  { title: "binds", value: (o) => o.bound, text: (o) => BOUND_NAMES[o.bound].replace(" bandwidth", "") },
   { title: "$/hour", value: (o) => o.usd_per_hour ?? Infinity, text: (o) => usd(o.usd_per_hour) },
   { title: "$/million", value: (o) => o.usd_per_million_samples ?? Infinity, text: (o) => usd(o.usd_per_million_samples), hint: "dollars of a million samples" },
   { title: "J/sample", value: (o) => o.joules_per_sample, text: (o) => digits(o.joules_per_sample), hint: "an estimate" },
   { title: "run", value: (o) => o.run_hours ?? Infinity, text: (o) => (o.run_hours === null ? "-" : `${hours(o.run_hours)}, ${usd(o.run_usd)}`), hint: "time and cost of the whole run" },
-  { title: "front", value: (o) => (o.pareto ? 1 : 0), text: (o) => (o.pareto ? "yes" : ""), hint: "no other GPU is both faster and cheaper" },
+  { title: "front", words: true, value: (o) => (o.pareto ? 1 : 0), text: (o) => (o.pareto ? "yes" : ""), hint: "no other GPU is both faster and cheaper" },
   { title: "evidence", value: (o) => o.evidence, text: (o) => o.evidence, hint: "was this GPU measured, another of its generation, or none" },
   { title: "price of", value: (o) => o.price_date ?? "", text: (o) => [o.price_date, o.price_source].filter(Boolean).join(", ") },
 ];
 
-/** The column of throughput: the order unless another is chosen. */
-const BY_SPEED = 5;
+/** The order unless another is chosen. */
+const BY = "samples/s";
 const DEFAULT_SAMPLES = 100_000_000;
 // Sliders of money are logarithmic: 20 steps to a decade.
 const toUsd = (v: number, least: number): number => Number((least * 10 ** (v / 20)).toPrecision(2));
@@ -82,11 +82,15 @@ export const compare: Page = async (root, params) => {
     ].filter(Boolean).join(" ");
     status.dataset.chosen = chosen?.gpu ?? "";
     const listed = named();
-    const sort = Number(params.get("sort", String(BY_SPEED)));
+    // What is the same for all GPUs needs no column.
+    const varies = (of: (o: Offer) => unknown): boolean => new Set(rows.map(of)).size > 1;
+    const columns = COLUMNS.filter((c) => (c.title !== "batch" || varies((o) => o.batch)) && (c.title !== "format" || varies((o) => o.precision)));
+    const place = (title: string): number => columns.findIndex((c) => c.title === title);
+    const sort = place(params.get("sort", BY)) < 0 ? place(BY) : place(params.get("sort", BY));
     table.replaceChildren(el("h2", { id: "gpus-title" }, "All GPUs"), el("p", { class: "note" }, "Click a title to sort. Prices are per GPU, dated, and may have changed."),
       filter,
-      sortable("gpus-table", listed, COLUMNS, sort in COLUMNS ? sort : BY_SPEED, {
-        down: params.get("up") !== "1", sorted: (by, down) => params.set({ sort: by === BY_SPEED ? null : by, up: down ? null : 1 }),
+      sortable("gpus-table", listed, columns, sort, {
+        down: params.get("up") !== "1", sorted: (by, down) => params.set({ sort: columns[by].title === BY ? null : columns[by].title, up: down ? null : 1 }),
         mark: (o) => (o.chosen ? "chosen" : o.keeps_limits === false || !o.fits ? "dim" : ""),
       }));
   };

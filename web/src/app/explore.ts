@@ -1,6 +1,6 @@
 // Explore: turn a GPU's knobs and see what binds next (DeLTA model).
 import { el, select } from "../dom";
-import { digits, percent, time } from "../format";
+import { digits, percent, short, time } from "../format";
 import { sortable, type Column } from "../table";
 import type { DesignAnswer, ExploreAnswer } from "./answers";
 import { ask, latest } from "./ask";
@@ -44,7 +44,7 @@ export const explore: Page = async (root, params) => {
     { title: "cost", value: (d) => d.cost, text: (d) => `${digits(d.cost)}x`, hint: "chip resources as a multiple of the base, by data/area_weights.toml" },
     { title: "binds", value: (d) => d.bottleneck, text: (d) => d.bottleneck, node: (d) => bind(d.bottleneck) },
     { title: "then", value: (d) => d.next_bottleneck, text: (d) => d.next_bottleneck, node: (d) => bind(d.next_bottleneck) },
-    { title: "layers", value: (d) => Object.keys(d.bottlenecks).length, text: (d) => Object.entries(d.bottlenecks).map(([k, n]) => `${k} ${n}`).join(", "), hint: "layers by what binds them" },
+    { title: "layers", words: true, value: (d) => Object.keys(d.bottlenecks).length, text: (d) => Object.entries(d.bottlenecks).map(([k, n]) => `${k} ${n}`).join(", "), hint: "layers by what binds them" },
     { title: "changes", value: (d) => describe(d.scales), text: (d) => describe(d.scales) },
   ];
 
@@ -73,7 +73,7 @@ export const explore: Page = async (root, params) => {
     turn();
   }, fail);
 
-  const knobs = KNOBS.map(([key, label]) => ({ key, ...slider(key, label, { min: -24, max: 48, step: 1, value: toPlace(params.number(key) ?? 1) }, (v) => `${digits(toScale(v))}x`, (v) => { params.set({ [key]: toScale(v) === 1 ? null : toScale(v) }); turn(); }) }));
+  const knobs = KNOBS.map(([key, label]) => ({ key, ...slider(key, label, { min: -24, max: 48, step: 1, value: toPlace(params.number(key) ?? 1) }, (v) => `${short(toScale(v))}x`, (v) => { params.set({ [key]: toScale(v) === 1 ? null : toScale(v) }); turn(); }) }));
   const tile = select("tile", "CTA tile", [["128", "128 x 128"], ["256", "256 x 256"]], params.get("tile", "128"), (v) => { params.set({ tile: v === "128" ? null : v }); turn(); });
   const preset = (wanted: Record<string, number>): void => {
     for (const knob of knobs) {
@@ -107,5 +107,5 @@ export const explore: Page = async (root, params) => {
 
 function describe(scales: Record<string, number>): string {
   const changed = Object.entries(scales).filter(([k, v]) => v !== (k === "tile" ? 128 : 1));
-  return changed.map(([k, v]) => `${k}=${digits(v)}`).join(" ") || "none";
+  return changed.map(([k, v]) => `${k}=${short(v)}`).join(" ") || "none";
 }

@@ -27,7 +27,7 @@ const COLUMNS: Column<Run>[] = [
   { title: "keys, values", value: (r) => r.kv_mib, text: (r) => gib(r.kv_mib) },
   { title: "memory", value: (r) => r.memory_mib, text: (r) => gib(r.memory_mib) },
   { title: "$/Mtok", value: (r) => r.usd_per_million_tokens ?? Infinity, text: (r) => (r.usd_per_million_tokens === undefined ? "-" : `$${digits(r.usd_per_million_tokens)}`), hint: "dollars of a million written tokens" },
-  { title: "verdict", value: (r) => Number(r.fits) + Number(r.within_limits), text: (r) => (!r.fits ? "does not fit" : r.within_limits ? "fits" : "too slow") },
+  { title: "verdict", words: true, value: (r) => Number(r.fits) + Number(r.within_limits), text: (r) => (!r.fits ? "does not fit" : r.within_limits ? "fits" : "too slow") },
 ];
 
 /** The best batch in figures, beside a single user. */
@@ -35,8 +35,8 @@ function cards(a: GenerateAnswer): HTMLElement {
   const one = a.runs[0];
   const best = a.runs.find((r) => r.batch === a.goodput_batch);
   return el("div", { class: "cards" },
-    card("ttft", "first token", ms(one.ttft_ms), `of ${one.batch === 1 ? "one sequence" : `${one.batch} sequences`}; prompts of ${a.prompt} tokens`),
-    card("tpot", "per token", ms(one.tpot_ms), `${digits(one.tokens_per_s_per_user)} tokens/s for ${one.batch === 1 ? "a single user" : "each user"}`),
+    card("first-token", "first token", ms(one.ttft_ms), `of ${one.batch === 1 ? "one sequence" : `${one.batch} sequences`}; prompts of ${a.prompt} tokens`),
+    card("per-token", "per token", ms(one.tpot_ms), `${digits(one.tokens_per_s_per_user)} tokens/s for ${one.batch === 1 ? "a single user" : "each user"}`),
     card("best", "most tokens", best ? `${digits(best.tokens_per_s)} /s` : "none", best ? `with ${best.batch} at once, ${ms(best.tpot_ms)} per token for each` : "no batch fits and is fast enough"),
     card("kv", "keys and values", gib(one.kv_mib / one.batch), "of one sequence at its end"),
     card("largest", "fit at once", String(a.largest_batch), `sequences in ${gib(a.gpu_memory_mib)}`));

@@ -81,7 +81,7 @@ nav.addEventListener("click", (event) => {
 addEventListener("popstate", () => void show(false));
 
 // A file may be dropped anywhere; the button is the same for the keyboard.
-const chooser = el("input", { type: "file", id: "open-file", class: "visually-hidden", tabindex: "-1", "aria-hidden": "true" });
+const chooser = el("input", { type: "file", id: "open-file", class: "visually-hidden", tabindex: "-1", "aria-label": "a model or a recording" });
 const opener = el("button", { type: "button", id: "open", title: "a model (.onnx, .pt2, config.json, recorded step) or a recording; or drop it anywhere" }, "Open file");
 opener.addEventListener("click", () => chooser.click());
 const take_ = async (file: File | undefined): Promise<void> => {

@@ -62,7 +62,7 @@ function elsewhere(answer: ProfileAnswer): HTMLElement {
       { title: "iteration", value: (g) => g.iteration_ms, text: (g) => time(g.iteration_ms * 1e3) },
       { title: "90 %", value: (g) => g.high_ms, text: (g) => `${time(g.low_ms * 1e3)} to ${time(g.high_ms * 1e3)}` },
       { title: "GPU busy", value: (g) => g.gpu_busy_ms, text: (g) => time(g.gpu_busy_ms * 1e3) },
-      { title: "to know", value: (g) => g.notes.length, text: (g) => g.notes.join("; ") },
+      { title: "to know", words: true, value: (g) => g.notes.length, text: (g) => g.notes.join("; ") },
     ], 1));
 }
 
