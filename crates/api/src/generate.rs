@@ -36,7 +36,7 @@ pub struct Answer {
     run: &'static str,
     stack: &'static str,
     #[serde(flatten)]
-    answer: Answered,
+    batches: Answered,
     /// What the card has.
     gpu_memory_mib: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,7 +125,7 @@ pub fn answer(engine: &Engine, asked: &Generate) -> Result<Answer, ApiError> {
         precision: if served { weights.name() } else { asked.precision.name() },
         run: if served { Run::Graph.name() } else { launching.name() },
         stack: if served { "served" } else { "pytorch" },
-        answer,
+        batches: answer,
         gpu_memory_mib: gpu.memory.mib(),
         usd_per_hour: quote.as_ref().map(|q| q.usd_per_hour),
         price_date: quote.as_ref().map(|q| q.date.to_string()),

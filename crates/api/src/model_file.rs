@@ -88,7 +88,6 @@ impl ModelFile {
     /// Tells what it is, by its first bytes and its name.
     pub fn read(name: &str, bytes: Vec<u8>) -> Result<Self, ApiError> {
         let name: String = name.rsplit(['/', '\\']).next().unwrap_or_default().chars().take(100).collect();
-        let lower = name.to_lowercase();
         if bytes.is_empty() {
             return Err(refused(format!("`{name}` is empty")));
         }
@@ -101,7 +100,7 @@ impl ModelFile {
         let first = bytes.iter().find(|b| !b.is_ascii_whitespace());
         let kind = if bytes.starts_with(b"PK\x03\x04") {
             FileKind::Pt2
-        } else if lower.ends_with(".onnx") {
+        } else if name.rsplit('.').next().is_some_and(|end| end.eq_ignore_ascii_case("onnx")) {
             FileKind::Onnx
         } else if first == Some(&b'{') {
             let probe: Probe<'_> =

@@ -28,7 +28,7 @@ const COLUMNS: Column<Offer>[] = [
   { title: "run", value: (o) => o.run_hours ?? Infinity, text: (o) => (o.run_hours === null ? "-" : `${hours(o.run_hours)}, ${usd(o.run_usd)}`), hint: "time and cost of the whole run" },
   { title: "front", words: true, value: (o) => (o.pareto ? 1 : 0), text: (o) => (o.pareto ? "yes" : ""), hint: "no other GPU is both faster and cheaper" },
   { title: "evidence", value: (o) => o.evidence, text: (o) => o.evidence, hint: "was this GPU measured, another of its generation, or none" },
-  { title: "price of", value: (o) => o.price_date ?? "", text: (o) => [o.price_date, o.price_source].filter(Boolean).join(", ") },
+  { title: "price of", value: (o) => o.price_date ?? "", text: (o) => [o.price_date, o.price_source?.split(/[ ,:(]/)[0]].filter(Boolean).join(", "), hint: "the date of the price and who asks it; the CSV file has the offer" },
 ];
 
 /** The order unless another is chosen. */

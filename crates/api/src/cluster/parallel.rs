@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::question::Parallel;
 use preflop_cluster::asked::AskedStrategy;
-use preflop_cluster::collective::Collectives;
+use preflop_cluster::collective::{Collectives, Kind};
 use preflop_cluster::iteration::ShardCosts;
 use preflop_cluster::model::Attention;
 use preflop_cluster::rank::CoreTimes;
@@ -109,7 +109,8 @@ impl Sizes {
 #[schema(as = CollectiveUse)]
 #[allow(missing_docs)]
 pub struct Use {
-    what: String,
+    #[schema(value_type = String)]
+    what: Kind,
     group: &'static str,
     #[serde(rename = "where")]
     place: &'static str,
@@ -241,7 +242,7 @@ pub fn answer(engine: &Engine, asked: &Parallel) -> Result<Answer, ApiError> {
 
 fn collective(u: &preflop_cluster::iteration::CollectiveUse) -> Use {
     Use {
-        what: u.kind.name().to_string(),
+        what: u.kind,
         group: u.dimension,
         place: if u.group.nodes() > 1 { "outside" } else { "inside" },
         gpus: u.group.gpus,
