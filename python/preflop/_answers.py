@@ -35,6 +35,24 @@ class Assumption(TypedDict):
     why: str
 
 
+class BatchRun(TypedDict):
+    """One batch. The unit stands in every name."""
+
+    answer_ms: float
+    batch: int
+    fits: bool
+    kv_mib: float
+    memory_mib: float
+    tokens_per_s: float
+    tokens_per_s_per_user: float
+    tpot_high_ms: float
+    tpot_low_ms: float
+    tpot_ms: float
+    ttft_ms: float
+    usd_per_million_tokens: NotRequired[float]
+    within_limits: bool
+
+
 class Change(TypedDict):
     """A change that needs less memory, and what it does to the time."""
 
@@ -53,6 +71,18 @@ class Cheaper(TypedDict):
     instead_of_usd_per_hour: float
     iteration_ms: float
     usd_per_hour: float
+class CollectiveUse(TypedDict):
+    """A collective of an iteration."""
+
+    bus_gbs: float
+    bytes: float
+    count: float
+    exposed_us: float
+    gpus: int
+    group: str
+    time_us: float
+    what: str
+    where: str
 
 
 class DeltaAnswer(TypedDict):
@@ -106,6 +136,36 @@ class Fact(TypedDict):
     note: NotRequired[str]
     source: str
     value: float
+
+
+class GenerateAnswer(TypedDict):
+    """The answer with what was asked, with the names and units that scripts rely on."""
+
+    goodput_batch: int | None
+    goodput_tokens_per_s: float
+    largest_batch: int
+    runs: list[BatchRun]
+    gpu: str
+    gpu_memory_mib: float
+    model: str
+    notes: list[str]
+    output: int
+    precision: str
+    price_date: NotRequired[str]
+    prompt: int
+    run: str
+    stack: str
+    traffic: NotRequired[TrafficOutcome]
+    usd_per_hour: NotRequired[float]
+
+
+class Generated(TypedDict):
+    """The answer."""
+
+    goodput_batch: int | None
+    goodput_tokens_per_s: float
+    largest_batch: int
+    runs: list[BatchRun]
 
 
 class GpuAnswer(TypedDict):
@@ -181,6 +241,21 @@ class LayerLine(TypedDict):
     time_us: float
 
 
+class ListedModel(TypedDict):
+    """A model of the zoo."""
+
+    default_batch: int
+    default_seq: int | None
+    family: str
+    input: str
+    max_seq: int | None
+    name: str
+    optimizer: str
+    parameters: int
+    title: str
+    generates: bool
+
+
 class MachineData(TypedDict):
     """A machine as scripts and pages read it."""
 
@@ -205,6 +280,19 @@ class MemoryParts(TypedDict):
     workspace_mib: float
 
 
+class ModelFileAnswer(TypedDict):
+    """What was kept, under which name to ask about it, and what can be chosen."""
+
+    any_batch: bool
+    batch: int
+    generates: bool
+    kind: str
+    model: str
+    parameters: int
+    seq: int | None
+    title: str
+
+
 class ModelInfo(TypedDict):
     """What is known of a model before it is built."""
 
@@ -217,6 +305,19 @@ class ModelInfo(TypedDict):
     optimizer: str
     parameters: int
     title: str
+
+
+class NodeInfo(TypedDict):
+    """A node of the catalogue. Bandwidths are one way: of a GPU inside, of a node outside."""
+
+    gpu: str
+    gpus: int
+    link_gbs: float
+    name: str
+    network: str
+    network_gbs: float
+    title: str
+    topology: str
 
 
 class Offer(TypedDict):
@@ -306,6 +407,110 @@ class PageView(TypedDict):
     zero_flop_time_share: float
 
 
+class ParallelAnswer(TypedDict):
+    """The answer."""
+
+    batch: int
+    breakdown_ms: dict[str, float]
+    cluster: str
+    collectives: list[CollectiveUse]
+    fits: bool
+    gpu: str
+    gpu_memory_mib: float
+    high_ms: float
+    iteration_ms: float
+    low_ms: float
+    mfu: float
+    model: str
+    needed_mib: float
+    parallel: ParallelSizes
+    precision: str
+    ranks: list[RankMemory]
+    samples_per_s: float
+    seq: int
+    timeline: list[TimelineBar]
+    tokens_per_s: float
+    tokens_per_s_per_gpu: float
+    usd_per_hour: float | None
+    usd_per_million_tokens: float | None
+
+
+class ParallelSizes(TypedDict):
+    """How the model is cut."""
+
+    cp: int
+    dp: int
+    ep: int
+    global_batch: int
+    gpus: int
+    interleave: int
+    micro_batch: int
+    microbatches: int
+    nodes: int
+    plan: str
+    pp: int
+    recompute: str
+    schedule: str
+    sequence_parallel: bool
+    stack: str
+    tp: int
+    zero: int
+
+
+class Percentiles(TypedDict):
+    """Percentiles of a time, in milliseconds."""
+
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+
+
+class PlanAnswer(TypedDict):
+    """The plans, the best first."""
+
+    cluster: str
+    considered: int
+    global_batch: int
+    gpu: str
+    gpu_memory_mib: float
+    gpus: int
+    model: str
+    plans: list[PlanRow]
+    seq: int
+    too_large: int
+    why_not: list[WhyNot]
+
+
+class PlanRow(TypedDict):
+    """One plan."""
+
+    cp: int
+    dp: int
+    ep: int
+    global_batch: int
+    gpus: int
+    interleave: int
+    micro_batch: int
+    microbatches: int
+    nodes: int
+    plan: str
+    pp: int
+    recompute: str
+    schedule: str
+    sequence_parallel: bool
+    stack: str
+    tp: int
+    zero: int
+    breakdown_ms: dict[str, float]
+    iteration_ms: float
+    joules_per_iteration: float
+    memory_mib: float
+    tokens_per_s: float
+    tokens_per_s_per_gpu: float
+    usd_per_hour: float | None
+    usd_per_million_tokens: float | None
+
+
 class PredictQuestion(TypedDict):
     """What was asked for."""
 
@@ -374,6 +579,20 @@ class Prediction(TypedDict):
     unmodelled: list[Unmodelled]
 
 
+class RankMemory(TypedDict):
+    """Memory of the GPUs of one pipeline stage."""
+
+    activations_mib: float
+    fits: bool
+    gathered_mib: float
+    gradients_mib: float
+    needed_mib: float
+    optimizer_mib: float
+    reserve_mib: float
+    stage: int
+    weights_mib: float
+
+
 class Ranking(TypedDict):
     """The answer of `advise`."""
 
@@ -430,6 +649,34 @@ RowData = TypedDict(
 )
 
 
+class ScaleAnswer(TypedDict):
+    """The curve."""
+
+    gpu: str
+    growth: str
+    model: str
+    node: str
+    points: list[ScalePoint]
+    seq: int
+
+
+class ScalePoint(TypedDict):
+    """One size."""
+
+    efficiency: float
+    efficiency_high: float
+    efficiency_low: float
+    exposed_share: float
+    fits: bool
+    global_batch: int
+    gpus: int
+    iteration_ms: float | None
+    memory_mib: float | None
+    plan: str | None
+    pp_bubble_share: float
+    tokens_per_s: float | None
+
+
 class Scales(TypedDict):
     """How much of each resource, as a multiple of the base machine; the tile edge is a size."""
 
@@ -444,12 +691,48 @@ class Scales(TypedDict):
     tile: int
 
 
+class TimelineBar(TypedDict):
+    """Something that a pipeline stage does."""
+
+    end_ms: float
+    microbatch: int
+    stage: int
+    start_ms: float
+    what: str
+
+
+class TrafficOutcome(TypedDict):
+    """What came of it."""
+
+    answered: int
+    arrived: int
+    goodput_per_s: float
+    latency: Percentiles
+    longest_queue: int
+    mean_batch: float
+    rate: float
+    saturated: bool
+    seconds: float
+    steps: int
+    tokens_per_s: float
+    tpot: Percentiles
+    ttft: Percentiles
+
+
 class Unmodelled(TypedDict):
     """An operator we know by name only, and how much of the GPU's time that concerns."""
 
     count: int
     op: str
     share: float
+
+
+class WhyNot(TypedDict):
+    """Another value of a size, and what it would do."""
+
+    change: str
+    ratio: float | None
+    why: str
 
 
 class Words(TypedDict):

@@ -1,7 +1,7 @@
 // The charts: one source for the chart page and the report.
 import * as Plot from "@observablehq/plot";
 import { draw } from "./draw";
-import { digits, percent, si, time } from "./format";
+import { digits, percent, shortSi, si, time } from "./format";
 import { BOX, FLAG, GUIDE } from "./style";
 import { bandwidthAt, bytesAt, LEVELS, LEVEL_NAMES, type Level, type Machine, type Row } from "./types";
 
@@ -163,10 +163,10 @@ export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTM
     r: { type: "identity" }, symbol: { type: "identity" }, color: { type: "identity" },
     ariaLabel: `Time plane at ${LEVEL_NAMES[o.level]} and ${o.pipe}`,
     marks: [
-      Plot.axisX(ticks(x0, x1), { anchor: "bottom", text: (v: number) => si(v, "B"), label: `${LEVEL_NAMES[o.level]} bytes`, labelAnchor: "center", labelArrow: "none", labelOffset: 38 }),
-      Plot.axisX(times(xd, W), { anchor: "top", text: (v: number) => si(v / W, "s"), label: `byte time at ${si(W, "B/s")}`, labelAnchor: "center", labelArrow: "none", labelOffset: 40 }),
-      Plot.axisY(ticks(y0, y1), { anchor: "left", text: (v: number) => si(v, small ? "" : "FLOP"), label: "FLOPs", labelAnchor: "top", labelArrow: "none" }),
-      Plot.axisY(times(yd, P), { anchor: "right", text: (v: number) => si(v / P, "s"), label: small ? "FLOP time" : `FLOP time at ${si(P, "FLOP/s")}`, labelAnchor: "top", labelArrow: "none" }),
+      Plot.axisX(ticks(x0, x1), { anchor: "bottom", text: (v: number) => shortSi(v, "B"), label: `${LEVEL_NAMES[o.level]} bytes`, labelAnchor: "center", labelArrow: "none", labelOffset: 38 }),
+      Plot.axisX(times(xd, W), { anchor: "top", text: (v: number) => shortSi(v / W, "s"), label: `byte time at ${si(W, "B/s")}`, labelAnchor: "center", labelArrow: "none", labelOffset: 40 }),
+      Plot.axisY(ticks(y0, y1), { anchor: "left", text: (v: number) => shortSi(v, small ? "" : "FLOP"), label: "FLOPs", labelAnchor: "top", labelArrow: "none" }),
+      Plot.axisY(times(yd, P), { anchor: "right", text: (v: number) => shortSi(v / P, "s"), label: small ? "FLOP time" : `FLOP time at ${si(P, "FLOP/s")}`, labelAnchor: "top", labelArrow: "none" }),
       ...isoTime.flatMap((l) => [
         l[0].show ? Plot.line(l.slice(0, 2), { x: "x", y: "y", stroke: GUIDE, strokeDasharray: "1 3" }) : null,
         l[2].show ? Plot.line([{ x: l[1].x, y: Math.min(l[1].y, y1) }, l[2]].filter((q) => q.y >= y0), { x: "x", y: "y", stroke: GUIDE, strokeDasharray: "1 3" }) : null,
@@ -195,6 +195,27 @@ export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTM
       Plot.frame({ stroke: "var(--line)" }),
     ],
   });
+}
+
+/** A place of a chart in pixels: left, right, top, bottom. */
+type Box = [number, number, number, number];
+
+/** Names of the points that take most time, each beside its point where nothing else is. */
+function topNames<P extends Point>(points: P[], taken: Box[], place: (p: P) => [number, number], [wide, high]: [number, number]): { p: P; text: string; side: "start" | "end" }[] {
+  // No name covers a point.
+  const boxes = [...taken, ...points.map((p): Box => { const [x, y] = place(p); return [x - 5, x + 5, y - 5, y + 5]; })];
+  const out: { p: P; text: string; side: "start" | "end" }[] = [];
+  const free = ([l, r, t, b]: Box): boolean => l > 0 && r < wide && t > 0 && b < high - 18 && boxes.every((o) => r < o[0] || o[1] < l || b < o[2] || o[3] < t);
+  for (const p of [...points].sort((a, b) => b.mark.row.share - a.mark.row.share).slice(0, 12)) {
+    if (out.length >= 6) break;
+    const text = p.mark.row.name;
+    const [[x, y], long] = [place(p), text.length * 6.2];
+    const side = free([x + 9, x + 9 + long, y - 7, y + 7]) ? "start" : free([x - 9 - long, x - 9, y - 7, y + 7]) ? "end" : null;
+    if (!text || text.length > 40 || !side) continue;
+    boxes.push(side === "start" ? [x + 9, x + 9 + long, y - 7, y + 7] : [x - 9 - long, x - 9, y - 7, y + 7]);
+    out.push({ p, text, side });
+  }
+  return out;
 }
 
 /** The classic Roofline, or with several levels its hierarchical form. */
@@ -228,6 +249,8 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
   const decade = (o.width - margin.left - margin.right) / (xd[1] - xd[0]);
   const along = 60;
   const angle = -(Math.atan2(perDecade, decade) * 180) / Math.PI;
+  const roofNames = labelled.map((r): Box => { const y = Math.log10(y1 / r.rate) * perDecade; const long = (r.names.join(", ").length + 12) * 6; return [(xd[1] - xd[0]) * decade - long, (xd[1] - xd[0]) * decade, y - 14, y]; });
+  const named = small || known.length > 1 || o.joined ? [] : topNames(shown, roofNames, (p) => [Math.log10(p.x / x0) * decade, Math.log10(y1 / p.y) * perDecade], [(xd[1] - xd[0]) * decade, (yd[1] - yd[0]) * perDecade]);
   return draw({
     width: o.width, height, marginLeft: margin.left, marginRight: margin.right, marginTop: margin.top, marginBottom: margin.bottom,
     style: { fontSize: small ? "10px" : "12px", background: "transparent", overflow: "visible" },
@@ -236,7 +259,7 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
     ariaLabel: `Roofline of ${o.machine.title}`,
     marks: [
       Plot.axisX(range(xd[0], xd[1]).map((k) => 10 ** k), { text: (v: number) => String(Number(v.toPrecision(1))), label: "arithmetic intensity (FLOP/B)", labelAnchor: "center", labelArrow: "none", labelOffset: 38 }),
-      Plot.axisY(range(yd[0], yd[1]).map((k) => 10 ** k), { text: (v: number) => si(v, small ? "" : "FLOP/s"), label: small ? "FLOP/s" : "rate", labelArrow: "none" }),
+      Plot.axisY(range(yd[0], yd[1]).map((k) => 10 ** k), { text: (v: number) => shortSi(v, small ? "" : "FLOP/s"), label: small ? "FLOP/s" : "rate", labelArrow: "none" }),
       Plot.gridX(range(xd[0], xd[1]).map((k) => 10 ** k), { stroke: GUIDE, strokeOpacity: 0.5 }),
       Plot.gridY(range(yd[0], yd[1]).map((k) => 10 ** k), { stroke: GUIDE, strokeOpacity: 0.5 }),
       ...roofs.map((r) => Plot.line([[Math.max(x0, r.rate / fastest), r.rate], [x1, r.rate]], { stroke: r.names.includes(o.pipe) ? "var(--ink)" : "var(--soft)", strokeWidth: r.names.includes(o.pipe) ? 2 : 1 })),
@@ -254,6 +277,7 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
       known.length > 1 ? Plot.dot(shown.filter((p) => p.level !== "dram"), {
         x: "x", y: "y", r: (p: { level: Level }) => (p.level === "l2" ? 4 : 2.2), stroke: (p: Point) => o.style(p.mark.group)[0], strokeWidth: 1.2, fill: "var(--page)",
       }) : null,
+      ...["start", "end"].map((side) => Plot.text(named.filter((n) => n.side === side), { x: (n) => n.p.x, y: (n) => n.p.y, text: "text", textAnchor: side as "start" | "end", dx: side === "start" ? 9 : -9, fill: "var(--ink)", fontSize: 10, ...HALO })),
       shown.length < points.length ? Plot.text([`${points.length - shown.length} below the frame`], { frameAnchor: "bottom-right", dx: -4, dy: -4, fill: "var(--soft)", fontSize: 11 }) : null,
       Plot.frame({ stroke: "var(--line)" }),
     ],

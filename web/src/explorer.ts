@@ -36,7 +36,7 @@ export function explorer(data: PageData): HTMLElement {
   const several = views.length > 1;
   const swept = labels.length > 1 && views.every((v) => v.rows.length < 12);
   const state: State = {
-    kind: "plane", level: "dram", pipe: mainPipe(views[0]), view: several && (swept || labels.length > 1) ? "all" : 0,
+    kind: "roofline", level: "dram", pipe: mainPipe(views[0]), view: several && (swept || labels.length > 1) ? "all" : 0,
     hidden: new Set(), minShare: 0, isolated: null,
   };
   const groupOf = (view: View, family: string, name: string): string => {
@@ -140,7 +140,7 @@ export function explorer(data: PageData): HTMLElement {
     reset.addEventListener("click", () => { state.hidden.clear(); state.minShare = 0; state.isolated = null; rebuild(); });
     const viewName = (v: View): string => [gpus.length > 1 ? v.gpu : "", v.label].filter(Boolean).join(", ") || v.gpu;
     controls.replaceChildren(
-      select("kind", "Chart", [["plane", "time plane"], ["roofline", "roofline"], ["hierarchical", "hierarchical"]], state.kind, (v) => { state.kind = v as Kind; rebuild(); }),
+      select("kind", "Chart", [["roofline", "roofline"], ["hierarchical", "hierarchical"], ["plane", "time plane"]], state.kind, (v) => { state.kind = v as Kind; rebuild(); }),
       ...(several ? [select("view", "Of", [["all", "all together"], ...views.map((v, i): [string, string] => [String(i), viewName(v)])], String(state.view),
         (v) => { state.view = v === "all" ? "all" : Number(v); state.hidden.clear(); state.isolated = null; rebuild(); })] : []),
       ...(state.kind === "hierarchical" ? [] : [select("level", "Level", levels.map((l) => [l, LEVEL_NAMES[l]]), state.level, (v) => { state.level = v as Level; draw(); })]),

@@ -6,17 +6,25 @@ const PREFIXES: [string, number][] = [
 ];
 
 // Made once: making a formatter costs more than using it a hundred times.
-const THREE = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3, useGrouping: false });
+const SHORT = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 3, useGrouping: false });
+const THREE = new Intl.NumberFormat("en-US", { minimumSignificantDigits: 3, maximumSignificantDigits: 3, useGrouping: false });
 
-export function digits(x: number): string {
-  return THREE.format(Number(x.toPrecision(3)));
-}
+/** At most three digits: ticks of an axis, places of a slider. */
+export const short = (x: number): string => SHORT.format(Number(x.toPrecision(3)));
+/** Three digits, also where the last are zeros: columns of figures align. */
+const three = (x: number): string => (x === 0 ? "0" : THREE.format(Number(x.toPrecision(3))));
+/** The same for figures that may be counts, which stay whole. */
+export const digits = (x: number): string => (Number.isInteger(x) ? short(x) : three(x));
 
-export function si(x: number, unit: string): string {
+function scaled(x: number, unit: string, text: (x: number) => string): string {
   if (x === 0 || !Number.isFinite(x)) return `${x} ${unit}`;
   const [prefix, size] = PREFIXES.find(([, s]) => Math.abs(x) >= s * 0.9995) ?? ["f", 1e-15];
-  return `${digits(x / size)} ${prefix}${unit}`;
+  return `${text(x / size)} ${prefix}${unit}`;
 }
 
+export const si = (x: number, unit: string): string => scaled(x, unit, three);
+/** For ticks. */
+export const shortSi = (x: number, unit: string): string => scaled(x, unit, short);
+
 export const time = (us: number): string => si(us * 1e-6, "s");
-export const percent = (share: number): string => `${digits(100 * share)} %`;
+export const percent = (share: number): string => `${three(100 * share)} %`;

@@ -8,9 +8,13 @@ export interface Column<T> {
   /** What is shown. */
   text: (row: T) => string;
   hint?: string;
+  /** Words that sort by a number: they stay on the left. */
+  words?: boolean;
   /** Shown instead of the text. */
   node?: (row: T) => Node;
 }
+
+const isNumber = <T>(c: Column<T>, row: T): boolean => !c.words && typeof c.value(row) === "number";
 
 export interface Sorting<T> {
   down?: boolean;
@@ -31,7 +35,7 @@ export function sortable<T>(id: string, rows: T[], columns: Column<T>[], first: 
       sorting.sorted?.(by, down);
       fill();
     });
-    return el("th", { scope: "col" }, button);
+    return el("th", { scope: "col", ...(rows.length > 0 && isNumber(c, rows[0]) ? { class: "number" } : {}) }, button);
   });
   const fill = (): void => {
     const value = columns[by].value;
@@ -42,7 +46,7 @@ export function sortable<T>(id: string, rows: T[], columns: Column<T>[], first: 
     });
     heads.forEach((h, i) => h.setAttribute("aria-sort", i === by ? (down ? "descending" : "ascending") : "none"));
     body.replaceChildren(...sorted.map((row) => el("tr", sorting.mark ? { class: sorting.mark(row) } : {}, ...columns.map((c) =>
-      el("td", typeof c.value(row) === "number" ? { class: "number" } : {}, c.node ? c.node(row) : c.text(row))))));
+      el("td", isNumber(c, row) ? { class: "number" } : {}, c.node ? c.node(row) : c.text(row))))));
   };
   if (rows.length > 0) fill();
   return el("div", { class: "scroll" }, el("table", { id }, el("thead", {}, el("tr", {}, ...heads)), body));

@@ -5,7 +5,7 @@ import { statSync } from "node:fs";
 import { performance } from "node:perf_hooks";
 import { after, before, test } from "node:test";
 import { binary, browser, page } from "./pages.mjs";
-import { serve } from "./served.mjs";
+import { CONFIG, dropped, serve, TRACE } from "./served.mjs";
 
 let chromium, server, file;
 before(async () => {
@@ -69,7 +69,7 @@ test("200 questions get the same bytes from the page, from a server and from the
   const [models, gpus] = [await names("models"), await names("gpus")];
   assert.ok(models.length >= 20 && gpus.length >= 40);
   const questions = [];
-  for (let i = 0; questions.length < 184; i += 1) {
+  for (let i = 0; questions.length < 179; i += 1) {
     const precision = ["pytorch", "fp32", "amp", "fp16", "tf32", "bf16", "fp8"][i % 7];
     const mode = i % 4 === 3 ? "infer" : "train";
     questions.push({ ask: "predict", model: models[i % models.length], gpu: gpus[(7 * i) % gpus.length], precision, mode, batch: [1, 3, 16, 64][i % 4], layers: i % 5 === 0 });
@@ -78,6 +78,9 @@ test("200 questions get the same bytes from the page, from a server and from the
     ...["gpus", "models", "networks", "version"].map((ask) => ({ ask })), ...gpus.slice(0, 3).map((gpu) => ({ ask: "gpu", gpu })),
     { ask: "compare", model: "resnet50", precision: "amp" }, { ask: "compare", model: models[5], rank: "cost", samples: 1e8, budget_usd: 100 },
     { ask: "roofline", model: "resnet50", gpus: ["h200", "v100"] }, { ask: "layer", model: "resnet50", gpu: "t4", name: "layer1.0.conv2" },
+    { ask: "generate", model: "gpt2", gpu: "h100", prompt: 256, batches: [1, 8] }, { ask: "plan", model: "gpt2", cluster: "dgx-h100", global_batch: 64 },
+    { ask: "parallel", model: "gpt2", cluster: "dgx-a100", tp: 2, pp: 2 }, { ask: "scale", model: "gpt2", node: "dgx-h100", most_gpus: 16 },
+    { ask: "compare", model: "resnet18", precisions: ["fp32", "amp"], auto_batch: true, gpus: ["h100", "v100", "p4"] },
     { ask: "explore", network: "resnet152", base: "titan-xp" }, { ask: "delta", network: "vgg16", gpu: "titan-xp" },
     { ask: "predict", model: "resnet5", gpu: "h200" }, { ask: "predict", model: "resnet50", gpu: "h200", bach: 3 }, { ask: "nothing" });
   assert.equal(questions.length, 200);
@@ -122,10 +125,37 @@ test("sliders, links and going back work without a server", async () => {
   await tab.waitForSelector("#time");
   await tab.click("nav a:has-text('Accuracy')");
   await tab.waitForSelector("#scores-table");
-  assert.equal(await tab.locator("nav a:has-text('Profile')").count(), 0, "what needs a server is not offered");
+  assert.equal(await tab.locator("nav a:has-text('API')").count(), 0, "what needs a server is not offered");
   await tab.goto(`${file.url}#/nowhere`);
   await tab.waitForSelector(".problem");
   assert.match(await tab.textContent(".problem"), /nothing at \/nowhere/);
+  assert.deepEqual(wrong, []);
+  await context.close();
+});
+
+test("a model and a recording dropped on the page are answered without a server", async () => {
+  const { tab, context, wrong } = await offline("#/compare?model=resnet50");
+  await dropped(tab, "config.json", CONFIG);
+  await tab.waitForSelector("#time");
+  assert.match(await tab.textContent(".headline"), /config training/);
+  const here = await tab.$eval("#time", (t) => Number(t.dataset.ms));
+  // The same bytes through a server give the same figure.
+  const kept = await (await fetch(`${server.url}/api/v1/model?name=config.json`, { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: CONFIG })).json();
+  const there = await (await fetch(`${server.url}/api/v1/predict`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ model: kept.model, gpu: "h200", layers: true }) })).json();
+  assert.equal(here, there.iteration_ms);
+  await dropped(tab, "trace.json", TRACE);
+  await tab.waitForSelector("#explanation");
+  assert.match(await tab.textContent("#explanation"), /trace\.json: NVIDIA H200 \(h200\)/);
+  assert.ok(await tab.locator("#transfer-table tbody tr").count() > 40);
+  await dropped(tab, "notes.txt", "hello");
+  await tab.waitForSelector(".problem");
+  assert.match(await tab.textContent(".problem"), /no profile we know/);
+  await tab.goto(`${file.url}#/cluster?model=llama-2-7b&nodes=1&most=16`);
+  await tab.reload();
+  await tab.waitForSelector("#scale-table", { timeout: 120_000 });
+  await tab.goto(`${file.url}#/generate?model=gpt2&prompt=256`);
+  await tab.reload();
+  await tab.waitForSelector("#runs-table", { timeout: 120_000 });
   assert.deepEqual(wrong, []);
   await context.close();
 });

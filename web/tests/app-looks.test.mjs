@@ -9,7 +9,7 @@ import { serve, TRACE, visit } from "./served.mjs";
 const SIZES = { phone: [390, 844], laptop: [1366, 768], "4k": [3840, 2160] };
 const PAGES = {
   predict: "/predict?model=resnet50&gpu=h200&precision=amp&layer=layer1.0.conv2", compare: "/compare?model=resnet50&precision=amp&budget=200",
-  roofline: "/roofline?model=resnet50&gpu=h200&precision=amp", explore: "/explore?mac_per_sm=4", profile: "/profile", accuracy: "/accuracy", api: "/api",
+  roofline: "/roofline?model=resnet50&gpu=h200&precision=amp", generate: "/generate?model=llama-3-8b&gpu=h200&rate=2", cluster: "/cluster?model=llama-2-7b&node=dgx-h100&nodes=4", explore: "/explore?mac_per_sm=4", profile: "/profile", accuracy: "/accuracy", api: "/api",
 };
 let chromium, server;
 before(async () => {
@@ -43,6 +43,8 @@ for (const [size, [width, height]] of Object.entries(SIZES)) {
           await tab.waitForSelector("#transfer-table");
         }
         if (name === "predict") await tab.waitForSelector("#kernels-table");
+        if (name === "generate") await tab.waitForSelector("#traffic-table");
+        if (name === "cluster") await Promise.all(["#ranks-table", "#scale-table"].map((t) => tab.waitForSelector(t)));
         if (name === "explore") await tab.waitForSelector("#designs-table");
         await tab.waitForTimeout(150);
         const wide = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);

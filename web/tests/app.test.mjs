@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { browser } from "./pages.mjs";
-import { ready, serve, TRACE, visit } from "./served.mjs";
+import { CONFIG, dropped, ready, serve, TRACE, visit } from "./served.mjs";
 
 let chromium, server;
 before(async () => {
@@ -25,7 +25,7 @@ async function download(tab, button) {
 test("each page loads without a word in the console", async () => {
   for (const [path, has] of [
     ["/", "#time"], ["/predict", "#layers-table"], ["/compare", "#gpus-table"], ["/roofline", "#chart svg"],
-    ["/explore", "#speedup"], ["/profile", ".drop"], ["/accuracy", "#scores-table"], ["/api", "#q-predict"],
+    ["/explore", "#speedup"], ["/generate", "#runs-table"], ["/cluster", "#plans-table"], ["/profile", ".drop"], ["/accuracy", "#scores-table"], ["/api", "#q-predict"],
   ]) {
     const { tab, context, wrong } = await visit(chromium, at(path));
     await tab.waitForSelector(has);
@@ -81,7 +81,7 @@ test("compare sorts, prices and keeps to a budget", async () => {
   await tab.click("#gpus-table th:nth-child(8) button");
   await tab.click("#gpus-table th:nth-child(8) button");
   assert.equal(await tab.getAttribute("#gpus-table th:nth-child(8)", "aria-sort"), "ascending");
-  assert.match(tab.url(), /sort=7/);
+  assert.match(tab.url(), /sort=%24%2Fmillion/);
   const cheapest = await first();
   assert.notEqual(cheapest, fastest);
   await tab.$eval("#budget", (s) => { s.value = "50"; s.dispatchEvent(new Event("input")); });
@@ -100,18 +100,100 @@ test("compare sorts, prices and keeps to a budget", async () => {
   assert.deepEqual(wrong, []);
 });
 
+test("compare takes several formats and any batch, and filters GPUs", async () => {
+  const { tab, context, wrong } = await visit(chromium, at("/compare?model=resnet50"));
+  const cell = (gpu, column) => tab.evaluate(([g, c]) => [...document.querySelectorAll("#gpus-table tbody tr")].find((r) => r.cells[0].textContent === g)?.cells[c].textContent, [gpu, column]);
+  assert.doesNotMatch(await tab.textContent("#gpus-table thead"), /format/, "the same for all");
+  await tab.click("#also-amp");
+  await tab.waitForFunction(() => [...document.querySelectorAll("#gpus-table tbody tr")].some((r) => r.cells[1].textContent === "amp"));
+  assert.equal(await cell("h200", 1), "amp", "the faster of both");
+  assert.match(tab.url(), /also=amp/);
+  assert.match(await tab.textContent("#status"), /^Fastest that fits: \S+, .* per iteration.* Cheapest: .* at \$.* Best value: /);
+  await tab.click("#auto");
+  await tab.waitForFunction(() => /batch/.test(document.querySelector("#gpus-table thead").textContent), null, { timeout: 120_000 });
+  assert.ok(Number(await cell("h200", 1)) > Number(await cell("p4", 1)), "more room, a larger batch");
+  assert.equal(await tab.getAttribute("#auto", "aria-pressed"), "true");
+  await tab.fill("#filter", "h200, l4");
+  await tab.waitForFunction(() => document.querySelectorAll("#gpus-table tbody tr").length < 8);
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await tab.click("#copy-command");
+  const copied = await tab.evaluate(() => navigator.clipboard.readText());
+  assert.match(copied, /^preflop compare resnet50 --gpus \S*h200\S* --precision pytorch,amp --batch auto$/);
+  assert.deepEqual(wrong, []);
+});
+
+test("a language model's curve follows its prompt, its stack and its traffic", async () => {
+  const { tab, context, wrong } = await visit(chromium, at("/generate?model=llama-3-8b&gpu=h200"));
+  await tab.waitForSelector("#runs-table");
+  const tpot = () => tab.$eval("#status", (s) => Number(s.dataset.tpot));
+  const short = await tpot();
+  await tab.fill("#prompt", "8192");
+  await tab.waitForFunction((old) => Number(document.querySelector("#status").dataset.tpot) > old, short);
+  const answer = await (await fetch(at("/api/v1/generate"), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ model: "llama-3-8b", gpu: "h200", prompt: 8192 }) })).json();
+  assert.equal(await tpot(), answer.runs[0].tpot_ms, "what a program is told");
+  await tab.selectOption("#stack", "served");
+  await tab.selectOption("#weights", "fp8");
+  await tab.waitForFunction(() => document.querySelector("#result").textContent.includes("in fp8 on h200, an inference server"));
+  assert.ok(await tpot() < answer.runs[0].tpot_ms);
+  await tab.fill("#rate", "2");
+  await tab.waitForSelector("#traffic-table");
+  assert.match(await tab.textContent("#traffic-status"), /2 requests a second: the server keeps up/);
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await tab.click("#copy-command");
+  assert.equal(await tab.evaluate(() => navigator.clipboard.readText()), "preflop generate llama-3-8b --gpu h200 --prompt 8192 --output 256 --batch 1..256 --stack served --weights fp8 --rate 2/s");
+  assert.deepEqual(wrong, []);
+});
+
+test("a cluster's best plan is drawn over its ranks, and another can be chosen", async () => {
+  const { tab, context, wrong } = await visit(chromium, at("/cluster?model=llama-2-7b&node=dgx-h100&nodes=2&most=32"));
+  await tab.waitForSelector("#ranks-table");
+  const best = await tab.$eval("#status", (s) => Number(s.dataset.ms));
+  const shown = () => tab.$eval("#result", (r) => Number(r.dataset.ms));
+  // The search takes the optimizer's time from a line, the iteration asks for it.
+  assert.ok(Math.abs(await shown() / best - 1) < 1e-3, "the iteration is that of the plan");
+  await tab.click("#plans-table tbody tr:nth-child(3) .link");
+  await tab.waitForFunction((old) => Number(document.querySelector("#result").dataset.ms) > old, best);
+  assert.equal(await tab.locator("#plans-table tr.chosen").count(), 1);
+  await tab.waitForSelector("#scale-table tbody tr:nth-child(6)");
+  assert.match(await tab.textContent("#where"), /compute \d/);
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await tab.click("#copy-command");
+  assert.match(await tab.evaluate(() => navigator.clipboard.readText()), /^preflop predict llama-2-7b --cluster dgx-h100x2 .*--global-batch 256/);
+  await tab.fill("#nodes", "1");
+  await tab.waitForFunction(() => document.querySelector("#result").textContent.includes("8 h100-sxm"));
+  assert.deepEqual(wrong, []);
+});
+
+test("a model dropped anywhere is predicted, and what is none is refused", async () => {
+  const { tab, wrong } = await visit(chromium, at("/explore"));
+  await dropped(tab, "tiny/config.json", CONFIG);
+  await tab.waitForSelector("#time");
+  assert.match(tab.url(), /predict\?model=file/);
+  assert.match(await tab.textContent(".headline"), /config training/);
+  const before = await milliseconds(tab);
+  await tab.fill("#batch", "256");
+  await tab.waitForFunction((ms) => Number(document.querySelector("#time").dataset.ms) > 1.5 * ms, before);
+  await tab.click("nav a[href='/generate']");
+  await tab.waitForSelector("#runs-table");
+  assert.match(await tab.textContent("#result"), /config in bf16 on h200/);
+  await dropped(tab, "broken.onnx", "hello");
+  await tab.waitForSelector(".problem");
+  assert.match(await tab.textContent(".problem"), /broken\.onnx/);
+  assert.deepEqual(wrong.filter((w) => !w.includes("422")), []);
+});
+
 test("the Roofline has the charts of the report, with filters and a second GPU", async () => {
   const { tab, wrong } = await visit(chromium, at("/roofline?model=resnet50&gpu=h200&precision=amp"));
+  assert.match(await tab.textContent("#chart"), /arithmetic intensity/, "the classic chart first");
+  await tab.selectOption("#kind", "plane");
   assert.match(await tab.textContent("#chart"), /DRAM bytes/);
-  await tab.selectOption("#kind", "roofline");
-  assert.match(await tab.textContent("#chart"), /arithmetic intensity/);
-  await tab.waitForURL(/kind=roofline/);
+  await tab.waitForURL(/kind=plane/);
   const all = await tab.$eval("#status", (s) => Number(s.dataset.visible));
   await tab.click('[data-group="conv"]');
   assert.ok(await tab.$eval("#status", (s) => Number(s.dataset.visible)) < all);
   await tab.selectOption("#other", "a100-sxm-80gb");
   await tab.waitForSelector("#view");
-  assert.equal(await tab.inputValue("#kind"), "roofline", "the kind of chart stays");
+  assert.equal(await tab.inputValue("#kind"), "plane", "the kind of chart stays");
   const png = await download(tab, "#png");
   assert.equal(png.bytes.subarray(1, 4).toString(), "PNG");
   assert.deepEqual(wrong, []);
@@ -182,7 +264,7 @@ test("a trace is explained, and carried to other GPUs", async () => {
   await tab.waitForSelector("#explanation");
   // Dropped instead of chosen; and what is no trace says so.
   const data = await tab.evaluateHandle(() => { const d = new DataTransfer(); d.items.add(new File(["hello"], "notes.txt")); return d; });
-  await tab.dispatchEvent(".drop", "drop", { dataTransfer: data });
+  await tab.dispatchEvent("main", "drop", { dataTransfer: data });
   await tab.waitForSelector(".problem");
   assert.match(await tab.textContent(".problem"), /no profile we know/);
   assert.deepEqual(wrong.filter((w) => !w.includes("422")), []);
@@ -241,7 +323,7 @@ test("pictures and tables can be saved", async () => {
 });
 
 test("everything can be reached and named without a mouse", async () => {
-  for (const path of ["/predict", "/compare", "/roofline", "/explore", "/profile", "/accuracy", "/api"]) {
+  for (const path of ["/predict", "/compare", "/roofline", "/generate", "/cluster", "/explore", "/profile", "/accuracy", "/api"]) {
     const { tab, context } = await visit(chromium, at(path));
     const nameless = await tab.evaluate(() => [...document.querySelectorAll("input, select, button, textarea, a")]
       .filter((e) => !(e.getAttribute("aria-label") || e.labels?.[0]?.textContent.trim() || e.textContent.trim() || e.title))
@@ -276,7 +358,7 @@ test("dark follows the system and the button, which is kept", async () => {
 
 test("the API page lists every question and tries them", async () => {
   const { tab, wrong } = await visit(chromium, at("/api"));
-  assert.ok(await tab.locator("section h2").count() >= 14);
+  assert.ok(await tab.locator("section h2").count() >= 20);
   await tab.click("#try-predict");
   await tab.waitForFunction(() => document.querySelector("#try-predict-answer").textContent.startsWith("200"));
   assert.match(await tab.textContent("#try-predict-answer"), /iteration_ms/);

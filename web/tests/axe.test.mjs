@@ -9,7 +9,7 @@ import { serve, TRACE, visit } from "./served.mjs";
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const PAGES = {
   predict: "/predict?model=resnet50&gpu=h200&precision=amp&layer=layer1.0.conv2", compare: "/compare?model=resnet50&precision=amp&budget=200",
-  roofline: "/roofline?model=resnet50&gpu=h200&precision=amp", explore: "/explore?mac_per_sm=4", profile: "/profile", accuracy: "/accuracy", api: "/api", nowhere: "/nowhere",
+  roofline: "/roofline?model=resnet50&gpu=h200&precision=amp", generate: "/generate?model=llama-3-8b&gpu=h200&rate=2", cluster: "/cluster?model=llama-2-7b&node=dgx-h100&nodes=4", explore: "/explore?mac_per_sm=4", profile: "/profile", accuracy: "/accuracy", api: "/api", nowhere: "/nowhere",
 };
 let chromium, server, files;
 before(async () => {
@@ -54,6 +54,7 @@ for (const colorScheme of ["light", "dark"]) {
         await tab.waitForSelector("#transfer-table");
       }
       if (name === "predict") await tab.waitForSelector("#kernels-table");
+      if (name === "cluster") await Promise.all(["#ranks-table", "#scale-table"].map((t) => tab.waitForSelector(t)));
       const found = await findings(tab);
       if (found.length > 0) all[name] = found;
       await context.close();

@@ -46,3 +46,15 @@ export const TRACE = JSON.stringify({
     { ph: "X", cat: "kernel", name: "void at::native::vectorized_elementwise_kernel<4>", pid: 0, tid: 7, ts: 220, dur: 80, args: { device: 0, correlation: 99, grid: [16384, 1, 1], block: [128, 1, 1] } },
   ],
 });
+
+/** A small language model, as Hugging Face describes it. */
+export const CONFIG = JSON.stringify({
+  model_type: "llama", hidden_size: 256, intermediate_size: 512, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 2, vocab_size: 1000,
+  max_position_embeddings: 4096, rms_norm_eps: 1e-5, hidden_act: "silu", tie_word_embeddings: false,
+});
+
+/** Drops a file somewhere on the page, as a user would. */
+export async function dropped(tab, name, text) {
+  const data = await tab.evaluateHandle(([n, t]) => { const d = new DataTransfer(); d.items.add(new File([t], n.split("/").at(-1))); return d; }, [name, text]);
+  await tab.dispatchEvent("main", "drop", { dataTransfer: data });
+}

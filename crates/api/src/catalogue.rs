@@ -3,6 +3,8 @@
 use crate::engine::Engine;
 use crate::error::ApiError;
 use preflop_core::gpu::{Assumption, Fact, Vendor, catalog};
+use preflop_core::model::zoo::ModelInfo;
+use preflop_core::model::{ModelError, Stage, zoo};
 use preflop_core::{Dtype, Gpu};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -25,6 +27,25 @@ pub struct Listed<'a> {
     pub tensor_16bit_tflops: Option<f64>,
     pub tdp_w: f64,
     pub aliases: Vec<String>,
+}
+
+/// A model of the zoo.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ListedModel)]
+pub struct ListedModel {
+    #[serde(flatten)]
+    pub info: ModelInfo,
+    /// Does it write tokens?
+    pub generates: bool,
+}
+
+/// The models.
+pub fn models() -> Vec<ListedModel> {
+    // No batch is built: whether a model writes is looked at first.
+    let refused = |name| {
+        matches!(zoo::build_stage(name, Some(0), None, Stage::Prefill), Err(ModelError::NoGeneration { .. }))
+    };
+    zoo::list().into_iter().map(|info| ListedModel { generates: !refused(info.name), info }).collect()
 }
 
 /// A GPU with all its figures.

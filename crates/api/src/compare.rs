@@ -2,14 +2,21 @@
 
 use crate::engine::Engine;
 use crate::error::ApiError;
-use crate::question::{Compare, PricingChoice, Rank};
+use crate::generate::pricing;
+use crate::job::Job;
+use crate::question::{Compare, Rank, Run};
 use crate::schema::MAX_USD_PER_HOUR;
+use preflop_core::Gpu;
+use preflop_core::cost::fit::Setup;
 use preflop_core::cost::rank::{self, usd_per_million_samples};
-use preflop_core::cost::{Candidate, Date, Limits, Plan, Power, Pricing, RankBy, Reserve, fit, search};
+use preflop_core::cost::search::usual_batches;
+use preflop_core::cost::{Candidate, Date, Limits, Plan, Power, RankBy, Reserve, Search, fit, search};
+use preflop_core::model::Iteration;
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::Bound;
 use preflop_core::units::Seconds;
 use serde::Serialize;
+use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// One GPU. What has no price has no dollars.
@@ -66,28 +73,24 @@ pub fn answer(engine: &Engine, asked: &Compare) -> Result<Vec<Row>, ApiError> {
     let gpus = engine.some_gpus(asked.gpus.as_deref())?;
     let own = own_prices(engine, asked)?;
     let limits = limits(asked)?;
-    let job = engine.jobs.job(&asked.run)?;
-    let iteration = &job.iteration;
-    let reserve = Reserve::default();
-    let prudent = fit::prudent_peak(iteration);
-    let pricing = match asked.pricing {
-        PricingChoice::OnDemand => Pricing::OnDemand,
-        PricingChoice::Cheapest => Pricing::Cheapest,
-        PricingChoice::Spot => Pricing::Spot,
-        PricingChoice::Purchase => Pricing::Purchase,
+    let by = match asked.rank {
+        Rank::Time => RankBy::Time,
+        Rank::Cost => RankBy::Cost,
+        Rank::Energy => RankBy::Energy,
     };
+    let ways = ways(engine, asked)?;
+    let reserve = Reserve::default();
     let mut rows: Vec<Row> = Vec::with_capacity(gpus.len());
-    for gpu in gpus {
-        match search::lacks(gpu, asked.run.precision) {
-            Some(lacks) if asked.gpus.is_some() => return Err(ApiError::invalid(lacks)),
-            // Of the whole catalogue, those that can are compared.
-            Some(_) => continue,
-            None => {}
-        }
+    for (gpu, place) in gpus.iter().zip(best_ways(engine, asked, &ways, &gpus, by)?) {
+        // Of the whole catalogue, those that can are compared.
+        let Some(place) = place else { continue };
+        let (setup, job) = &ways[place];
+        let iteration = &job.iteration;
         let p = engine.model.predict_iteration(iteration, gpu);
+        let prudent = fit::prudent_peak(iteration);
         let samples_per_s = iteration.samples as f64 / p.time.0;
         let power = Power::of(iteration, &p, gpu);
-        let quote = engine.prices.quote(&gpu.name, pricing);
+        let quote = engine.prices.quote(&gpu.name, pricing(asked.pricing));
         let given = own.iter().find(|(name, _)| *name == gpu.name).map(|(_, usd)| *usd);
         let usd_per_hour = given.or(quote.as_ref().map(|q| q.usd_per_hour));
         let quote = quote.filter(|_| given.is_none());
@@ -95,7 +98,7 @@ pub fn answer(engine: &Engine, asked: &Compare) -> Result<Vec<Row>, ApiError> {
             gpu: gpu.name.clone(),
             title: gpu.title.clone(),
             batch: job.batch,
-            precision: asked.run.precision.name(),
+            precision: setup.precision.name(),
             iteration_ms: p.time.ms(),
             low_ms: p.low.ms(),
             high_ms: p.high.ms(),
@@ -121,11 +124,6 @@ pub fn answer(engine: &Engine, asked: &Compare) -> Result<Vec<Row>, ApiError> {
             chosen: false,
         });
     }
-    let by = match asked.rank {
-        Rank::Time => RankBy::Time,
-        Rank::Cost => RankBy::Cost,
-        Rank::Energy => RankBy::Energy,
-    };
     rows.sort_by(|a, b| a.candidate().compare(&b.candidate(), by));
     let candidates: Vec<Candidate> = rows.iter().map(Row::candidate).collect();
     for (row, on_front) in rows.iter_mut().zip(rank::front(&candidates)) {
@@ -133,6 +131,70 @@ pub fn answer(engine: &Engine, asked: &Compare) -> Result<Vec<Row>, ApiError> {
     }
     whole_run(asked, &limits, &mut rows);
     Ok(rows)
+}
+
+/// The ways to run that are asked for: each number format with each batch.
+fn ways(engine: &Engine, asked: &Compare) -> Result<Vec<(Setup, Arc<Job>)>, ApiError> {
+    if asked.auto_batch && asked.run.batch.is_some() {
+        return Err(ApiError::invalid("`auto_batch` tries the usual batches; leave out `batch`"));
+    }
+    let formats =
+        if asked.precisions.is_empty() { vec![asked.run.precision] } else { asked.precisions.clone() };
+    let batches: Vec<Option<u64>> = if asked.auto_batch {
+        usual_batches().into_iter().map(Some).collect()
+    } else {
+        vec![asked.run.batch]
+    };
+    let mut out: Vec<(Setup, Arc<Job>)> = Vec::new();
+    let mut refused = None;
+    for precision in formats {
+        for batch in &batches {
+            let run = Run { precision, batch: *batch, ..asked.run.clone() };
+            // Of many batches, those that the model does not allow are left out.
+            let job = match if asked.auto_batch { engine.jobs.lowered(&run) } else { engine.jobs.job(&run) } {
+                Err(error) if asked.auto_batch => {
+                    refused = Some(error);
+                    continue;
+                }
+                job => job?,
+            };
+            let precision = job.options.precision;
+            let setup = Setup { batch: job.batch, precision, optimizer: job.options.optimizer };
+            // A recorded step has one format and one batch.
+            if out.iter().all(|(known, _)| *known != setup) {
+                out.push((setup, job));
+            }
+        }
+    }
+    match refused {
+        Some(error) if out.is_empty() => Err(error),
+        _ => Ok(out),
+    }
+}
+
+/// The best way of each GPU, or none where it has none of the formats.
+fn best_ways(
+    engine: &Engine,
+    asked: &Compare,
+    ways: &[(Setup, Arc<Job>)],
+    gpus: &[&Gpu],
+    by: RankBy,
+) -> Result<Vec<Option<usize>>, ApiError> {
+    let recorded = ways.iter().any(|(_, job)| job.fixed.is_some());
+    let [(setup, _)] = ways else {
+        let lowered: Vec<(Setup, Iteration)> =
+            ways.iter().map(|(setup, job)| (*setup, job.iteration.clone())).collect();
+        let search = Search::new(&lowered);
+        let reserve = Reserve::default();
+        let able = |gpu: &Gpu| ways.iter().any(|(setup, _)| search::native(gpu, setup.precision));
+        let best = |gpu: &&Gpu| able(gpu).then(|| search.best(&engine.model, gpu, &reserve, by).place);
+        return Ok(gpus.iter().map(best).collect());
+    };
+    let lacks = |gpu: &Gpu| search::lacks(gpu, setup.precision).filter(|_| !recorded);
+    if let Some(lacks) = gpus.iter().find_map(|gpu| lacks(gpu)).filter(|_| asked.gpus.is_some()) {
+        return Err(ApiError::invalid(lacks));
+    }
+    Ok(gpus.iter().map(|gpu| lacks(gpu).is_none().then_some(0)).collect())
 }
 
 fn own_prices(engine: &Engine, asked: &Compare) -> Result<Vec<(String, f64)>, ApiError> {

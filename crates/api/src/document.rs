@@ -3,8 +3,9 @@
 use crate::engine::Kind;
 use crate::error::ApiError;
 use crate::types::{nullable, schemas_of_answers};
-use crate::{catalogue, compare, delta, explore, layer, predict, question, roofline};
-use preflop_core::model::zoo;
+use crate::{
+    catalogue, cluster, compare, delta, explore, generate, layer, model_file, predict, question, roofline,
+};
 use preflop_core::report::advise::Ranking;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
@@ -23,6 +24,11 @@ use utoipa::OpenApi;
         question::Layer,
         question::Compare,
         question::Roofline,
+        question::Generate,
+        question::ClusterRun,
+        question::Parallel,
+        question::Plan,
+        question::Scale,
         question::Explore,
         question::DesignQuestion,
         question::Delta,
@@ -32,11 +38,17 @@ use utoipa::OpenApi;
         layer::Answer,
         compare::Row,
         roofline::Answer,
+        generate::Answer,
+        cluster::parallel::Answer,
+        cluster::plan::Answer,
+        cluster::scale::Answer,
+        cluster::Listed,
+        model_file::Answer,
         explore::Answer,
         delta::Answer,
         catalogue::Listed,
         catalogue::Shown,
-        zoo::ModelInfo
+        catalogue::ListedModel
     ))
 )]
 struct Questions;
@@ -51,12 +63,20 @@ fn described(kind: Kind) -> (Option<&'static str>, &'static str) {
             (Some("Compare"), "One run on many GPUs: time, memory, dollars, energy, Pareto front")
         }
         Kind::Roofline => (Some("Roofline"), "Bounds of every operator: the data of Roofline charts"),
+        Kind::Generate => (
+            Some("Generate"),
+            "A language model that writes: first token, time per token, tokens/s, memory, traffic",
+        ),
+        Kind::Parallel => (Some("Parallel"), "One iteration of training on several GPUs, with its timeline"),
+        Kind::Plan => (Some("Plan"), "The best way to cut a model over a cluster, and why not another"),
+        Kind::Scale => (Some("Scale"), "The best plan at every size of a cluster"),
         Kind::Explore => (Some("Explore"), "What changed designs of a GPU do to a network (DeLTA model)"),
         Kind::Delta => (Some("Delta"), "Traffic, time and bottleneck of convolution layers (DeLTA model)"),
         Kind::Gpus => (None, "The GPU catalogue"),
         Kind::Gpu => (Some("GpuQuestion"), "Every figure of one GPU with its source"),
         Kind::Models => (None, "The models"),
         Kind::Networks => (None, "The networks of the DeLTA model"),
+        Kind::Nodes => (None, "The nodes that clusters are made of"),
         Kind::Accuracy => (None, "The scoreboard: predictions against measurements"),
         Kind::Version => (None, "Name and version of this server"),
     }
@@ -69,6 +89,14 @@ fn example(kind: Kind) -> Value {
         Kind::Layer => json!({ "model": "resnet50", "gpu": "h100", "name": "layer1.0.conv2" }),
         Kind::Compare => json!({ "model": "gpt2", "precision": "bf16", "rank": "cost" }),
         Kind::Roofline => json!({ "model": "resnet50", "gpus": ["h100", "a100"], "precision": "amp" }),
+        Kind::Generate => {
+            json!({ "model": "llama-3-8b", "gpu": "h200", "prompt": 2048, "output": 512, "batches": [1, 8, 64] })
+        }
+        Kind::Parallel => json!({ "model": "llama-2-7b", "cluster": "dgx-h100x4", "tp": 2, "pp": 2 }),
+        Kind::Plan => {
+            json!({ "model": "llama-2-7b", "cluster": "dgx-h100x4", "global_batch": 256, "top": 3 })
+        }
+        Kind::Scale => json!({ "model": "llama-2-7b", "node": "dgx-h100", "least_gpus": 8, "most_gpus": 64 }),
         Kind::Explore => json!({ "network": "resnet152", "base": "titan-xp",
             "designs": [{ "name": "wide", "scales": { "mac_per_sm": 4.0 } }] }),
         Kind::Delta => json!({ "network": "vgg16", "gpu": "titan-xp" }),
@@ -77,9 +105,12 @@ fn example(kind: Kind) -> Value {
     }
 }
 
+fn of(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
 /// Schema of the answer to a question.
 fn answered(kind: Kind) -> Value {
-    let of = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
     let list = |items: Value| json!({ "type": "array", "items": items });
     match kind {
         Kind::Predict => of("Prediction"),
@@ -87,11 +118,16 @@ fn answered(kind: Kind) -> Value {
         Kind::Layer => of("LayerAnswer"),
         Kind::Compare => list(of("Offer")),
         Kind::Roofline => of("RooflineAnswer"),
+        Kind::Generate => of("GenerateAnswer"),
+        Kind::Parallel => of("ParallelAnswer"),
+        Kind::Plan => of("PlanAnswer"),
+        Kind::Scale => of("ScaleAnswer"),
         Kind::Explore => of("ExploreAnswer"),
         Kind::Delta => of("DeltaAnswer"),
         Kind::Gpus => list(of("GpuInfo")),
         Kind::Gpu => of("GpuAnswer"),
-        Kind::Models => list(of("ModelInfo")),
+        Kind::Models => list(of("ListedModel")),
+        Kind::Nodes => list(of("NodeInfo")),
         Kind::Networks => list(json!({ "type": "string" })),
         Kind::Accuracy => json!({ "type": "object" }),
         Kind::Version => json!({ "type": "object", "required": ["name", "version"],
@@ -178,6 +214,15 @@ pub fn document() -> Value {
                 "schema": { "type": "string", "format": "binary" } } } },
             "responses": responses(&["200", "401", "408", "413", "422", "429"], &json!({ "type": "object" })) } }),
     );
+    paths.insert(
+        "/api/v1/model".to_string(),
+        json!({ "post": { "operationId": "model",
+            "summary": "A model's file (ONNX, .pt2, config.json, recorded step): kept for a while, and asked about by the `model` of the answer",
+            "parameters": [parameter("name", "file name; its ending tells ONNX files")],
+            "requestBody": { "required": true, "content": { "application/octet-stream": {
+                "schema": { "type": "string", "format": "binary" } } } },
+            "responses": responses(&["200", "401", "408", "413", "422", "429"], &of("ModelFileAnswer")) } }),
+    );
     document["paths"] = Value::Object(paths);
     // In answers what may be null is there; what may be absent is not null.
     for name in schemas_of_answers(&document) {
@@ -188,25 +233,61 @@ pub fn document() -> Value {
 
 /// Fields of a run, shared by several questions.
 const RUN: [&str; 6] = ["model", "batch", "seq", "precision", "mode", "optimizer"];
+/// Fields of a run on several GPUs.
+const CLUSTER_RUN: [&str; 3] = ["model", "seq", "precision"];
 
 /// Refuses fields that a question does not have, where serde cannot: in questions with a run inside.
 pub(crate) fn check_fields(kind: Kind, fields: &Map<String, Value>) -> Result<(), ApiError> {
-    let own: &[&str] = match kind {
-        Kind::Predict => &["gpu", "layers"],
-        Kind::Advise => &["gpu"],
-        Kind::Layer => &["gpu", "name"],
-        Kind::Compare => &["gpus", "rank", "pricing", "prices", "samples", "budget_usd"],
-        Kind::Roofline => &["gpus"],
+    let (run, own): (&[&str], &[&str]) = match kind {
+        Kind::Predict => (&RUN, &["gpu", "layers"]),
+        Kind::Advise => (&RUN, &["gpu"]),
+        Kind::Layer => (&RUN, &["gpu", "name"]),
+        Kind::Compare => (
+            &RUN,
+            &["gpus", "precisions", "auto_batch", "rank", "pricing", "prices", "samples", "budget_usd"],
+        ),
+        Kind::Roofline => (&RUN, &["gpus"]),
+        Kind::Parallel => (
+            &CLUSTER_RUN,
+            &[
+                "cluster",
+                "gpu",
+                "gpus",
+                "tp",
+                "dp",
+                "pp",
+                "cp",
+                "ep",
+                "interleave",
+                "micro_batch",
+                "global_batch",
+                "recompute",
+                "sequence_parallel",
+                "zero",
+                "fsdp",
+                "schedule",
+                "offload",
+                "attention",
+                "stack",
+            ],
+        ),
+        Kind::Plan => {
+            (&CLUSTER_RUN, &["cluster", "gpu", "global_batch", "objective", "top", "fixed", "stack"])
+        }
+        Kind::Scale => (
+            &CLUSTER_RUN,
+            &["node", "gpu", "least_gpus", "most_gpus", "growth", "global_batch", "fixed", "stack"],
+        ),
         _ => return Ok(()),
     };
-    let unknown = fields.keys().find(|key| !RUN.contains(&key.as_str()) && !own.contains(&key.as_str()));
+    let unknown = fields.keys().find(|key| !run.contains(&key.as_str()) && !own.contains(&key.as_str()));
     match unknown {
         None => Ok(()),
         Some(key) => Err(ApiError::Malformed {
             detail: format!(
                 "unknown field `{}`, expected one of {}, {}",
                 key.chars().take(40).collect::<String>(),
-                RUN.join(", "),
+                run.join(", "),
                 own.join(", ")
             ),
         }),

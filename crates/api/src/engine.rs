@@ -1,8 +1,13 @@
 //! The one function: a question in, an answer out.
 
 use crate::error::ApiError;
-use crate::question::{Advise, Compare, Delta, Explore, GpuQuestion, Layer, Nothing, Predict, Roofline};
-use crate::{advise, compare, delta, document, explore, job, layer, predict, roofline};
+use crate::question::{
+    Advise, Compare, Delta, Explore, Generate, GpuQuestion, Layer, Nothing, Parallel, Plan, Predict,
+    Roofline, Scale,
+};
+use crate::{
+    advise, catalogue, cluster, compare, delta, document, explore, generate, job, layer, predict, roofline,
+};
 use preflop_core::Gpu;
 use preflop_core::cost::Catalogue;
 use preflop_core::gpu::catalog;
@@ -21,30 +26,40 @@ pub enum Kind {
     Layer,
     Compare,
     Roofline,
+    Generate,
+    Parallel,
+    Plan,
+    Scale,
     Explore,
     Delta,
     Gpus,
     Gpu,
     Models,
     Networks,
+    Nodes,
     Accuracy,
     Version,
 }
 
 impl Kind {
     /// All, in the order of the document.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 18] = [
         Self::Predict,
         Self::Advise,
         Self::Layer,
         Self::Compare,
         Self::Roofline,
+        Self::Generate,
+        Self::Parallel,
+        Self::Plan,
+        Self::Scale,
         Self::Explore,
         Self::Delta,
         Self::Gpus,
         Self::Gpu,
         Self::Models,
         Self::Networks,
+        Self::Nodes,
         Self::Accuracy,
         Self::Version,
     ];
@@ -57,12 +72,17 @@ impl Kind {
             Self::Layer => "layer",
             Self::Compare => "compare",
             Self::Roofline => "roofline",
+            Self::Generate => "generate",
+            Self::Parallel => "parallel",
+            Self::Plan => "plan",
+            Self::Scale => "scale",
             Self::Explore => "explore",
             Self::Delta => "delta",
             Self::Gpus => "gpus",
             Self::Gpu => "gpu",
             Self::Models => "models",
             Self::Networks => "networks",
+            Self::Nodes => "nodes",
             Self::Accuracy => "accuracy",
             Self::Version => "version",
         }
@@ -70,7 +90,10 @@ impl Kind {
 
     /// Does it take no fields?
     pub fn is_plain(self) -> bool {
-        matches!(self, Self::Gpus | Self::Models | Self::Networks | Self::Accuracy | Self::Version)
+        matches!(
+            self,
+            Self::Gpus | Self::Models | Self::Networks | Self::Nodes | Self::Accuracy | Self::Version
+        )
     }
 
     /// The question of that name.
@@ -143,6 +166,10 @@ impl Engine {
             Kind::Layer => text(&layer::answer(self, &parse::<Layer>(fields)?)?),
             Kind::Compare => text(&compare::answer(self, &parse::<Compare>(fields)?)?),
             Kind::Roofline => text(&roofline::answer(self, &parse::<Roofline>(fields)?)?),
+            Kind::Generate => text(&generate::answer(self, &parse::<Generate>(fields)?)?),
+            Kind::Parallel => text(&cluster::parallel::answer(self, &parse::<Parallel>(fields)?)?),
+            Kind::Plan => text(&cluster::plan::answer(self, &parse::<Plan>(fields)?)?),
+            Kind::Scale => text(&cluster::scale::answer(self, &parse::<Scale>(fields)?)?),
             Kind::Explore => text(&explore::answer(self, &parse::<Explore>(fields)?)?),
             Kind::Delta => text(&delta::answer(self, &parse::<Delta>(fields)?)?),
             Kind::Gpu => text(&self.gpu_in_full(&parse::<GpuQuestion>(fields)?.gpu)?),
@@ -156,7 +183,8 @@ impl Engine {
     fn plain(&self, kind: Kind) -> Result<String, ApiError> {
         match kind {
             Kind::Gpus => text(&self.gpu_list()),
-            Kind::Models => text(&preflop_core::model::zoo::list()),
+            Kind::Models => text(&catalogue::models()),
+            Kind::Nodes => text(&cluster::nodes()?),
             Kind::Networks => text(&preflop_core::delta::networks::NAMES),
             Kind::Accuracy => match &self.scoreboard {
                 Some(make) => make().map_err(|message| ApiError::Internal { message }),

@@ -1,5 +1,6 @@
 //! What can be wrong with a question. Each message is one line, and says what to do where that is not plain.
 
+use preflop_cluster::ClusterError;
 use preflop_core::cost::CostError;
 use preflop_core::delta::DeltaError;
 use preflop_core::explore::AreaError;
@@ -96,6 +97,12 @@ impl From<DeltaError> for ApiError {
 
 impl From<CostError> for ApiError {
     fn from(error: CostError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<ClusterError> for ApiError {
+    fn from(error: ClusterError) -> Self {
         Self::invalid(error.to_string())
     }
 }

@@ -1,17 +1,25 @@
 //! Lowered iterations, kept for the next question about the same run.
 
 use crate::error::ApiError;
+use crate::model_file::{ModelFiles, PREFIX};
 use crate::question::Run;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit};
-use preflop_core::model::{Form, Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, zoo};
+use preflop_core::model::{
+    Form, Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Run as Launching, Stage, zoo,
+};
+use preflop_core::units::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A run, lowered.
 #[derive(Debug)]
 pub struct Job {
-    /// Model name as the zoo has it.
+    /// The model as it was asked for: a name, or that of a file.
+    pub asked: String,
+    /// How a recorded step is launched; nothing where it was not recorded.
+    pub fixed: Option<Launching>,
+    /// Model name as the zoo or the file has it.
     pub model: String,
     /// Samples of one iteration.
     pub batch: u64,
@@ -72,6 +80,7 @@ impl<K: PartialEq, V> Recent<K, V> {
 /// Networks and runs asked for last.
 #[derive(Debug)]
 pub struct Memory {
+    pub files: ModelFiles,
     graphs: Recent<(String, Option<u64>, Option<u64>), Graph>,
     jobs: Recent<Key, Job>,
     largest: Mutex<HashMap<Room, u64>>,
@@ -79,7 +88,12 @@ pub struct Memory {
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { graphs: Recent::new(KEPT_GRAPHS), jobs: Recent::new(KEPT), largest: Mutex::default() }
+        Self {
+            files: ModelFiles::default(),
+            graphs: Recent::new(KEPT_GRAPHS),
+            jobs: Recent::new(KEPT),
+            largest: Mutex::default(),
+        }
     }
 }
 
@@ -90,12 +104,17 @@ type Room = (String, Option<u64>, Precision, Mode, Option<OptimizerChoice>, Form
 /// Largest batches kept: every GPU's of every format, mode and optimizer of ten models.
 const KEPT_LARGEST: usize = 1 << 14;
 
+/// Names of the zoo are the same in any case; names of files are not.
+fn key_of(model: &str) -> String {
+    if model.starts_with(PREFIX) { model.to_string() } else { model.to_lowercase() }
+}
+
 impl Memory {
     /// The largest batch of a run that fits a GPU, found now or before.
     pub fn largest_batch(&self, job: &Job, gpu: &Gpu, reserve: &Reserve) -> Result<u64, ApiError> {
         let options = &job.options;
         let room = (
-            job.model.clone(),
+            job.asked.clone(),
             job.seq,
             options.precision,
             options.mode,
@@ -107,11 +126,23 @@ impl Memory {
             return Ok(*known);
         }
         let peak = |batch| {
-            fit::peak(batch, || {
-                let mut graph = zoo::build(&job.model, Some(batch), job.seq)?;
+            if !job.asked.starts_with(PREFIX) {
+                let peak = fit::peak(batch, || {
+                    let mut graph = zoo::build(&job.asked, Some(batch), job.seq)?;
+                    job.form.shape(&mut graph, options.mode)?;
+                    job.form.lower(&graph, options)
+                });
+                return Ok(peak?);
+            }
+            let lowered = self.build(&job.asked, Some(batch), job.seq, Stage::Full).and_then(|mut graph| {
                 job.form.shape(&mut graph, options.mode)?;
-                job.form.lower(&graph, options)
-            })
+                Ok(job.form.lower(&graph, options)?)
+            });
+            match lowered {
+                // Beyond what the file itself allows nothing fits.
+                Err(_) if batch > 1 => Ok(Bytes(f64::INFINITY)),
+                other => other.map(|iteration| fit::prudent_peak(&iteration)),
+            }
         };
         let largest = fit::largest_batch(gpu, reserve, zoo::MAX_BATCH, peak)?;
         let mut kept = self.largest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,34 +153,62 @@ impl Memory {
         Ok(largest)
     }
 
+    /// A network by name, of the zoo or of a file.
+    pub fn build(
+        &self,
+        model: &str,
+        batch: Option<u64>,
+        seq: Option<u64>,
+        stage: Stage,
+    ) -> Result<Graph, ApiError> {
+        if model.starts_with(PREFIX) {
+            return self.files.find(model)?.graph(batch, seq, stage);
+        }
+        Ok(zoo::build_stage(model, batch, seq, stage)?)
+    }
+
     /// The network of a run, built now or before.
     pub fn graph(&self, run: &Run) -> Result<Arc<Graph>, ApiError> {
-        let key = (run.model.to_lowercase(), run.batch, run.seq);
-        self.graphs.get(key, || Ok(zoo::build(&run.model, run.batch, run.seq)?))
+        let key = (key_of(&run.model), run.batch, run.seq);
+        self.graphs.get(key, || self.build(&run.model, run.batch, run.seq, Stage::Full))
     }
 
     /// The run, lowered now or before.
     pub fn job(&self, run: &Run) -> Result<Arc<Job>, ApiError> {
         let form = run.form();
         let key: Key =
-            (run.model.to_lowercase(), run.batch, run.seq, run.precision, run.mode, run.optimizer, form);
-        self.jobs.get(key, || {
-            let shared = self.graph(run)?;
-            let mut shaped: Graph;
-            let graph: &Graph = if (Form { run: None, ..form }).is_plain() {
-                &shared
-            } else {
-                shaped = (*shared).clone();
-                form.shape(&mut shaped, run.mode)?;
-                &shaped
-            };
-            let options = LowerOptions { mode: run.mode, precision: run.precision, optimizer: run.optimizer };
-            let iteration = form.lower(graph, &options)?;
-            let (model, optimizer) = (graph.name.clone(), graph.steps_with(&options));
-            let (batch, seq, notes) = (graph.samples, graph.seq, form.notes(graph, &iteration));
-            Ok(Job { model, batch, seq, options, form, notes, optimizer, iteration })
-        })
+            (key_of(&run.model), run.batch, run.seq, run.precision, run.mode, run.optimizer, form);
+        self.jobs.get(key, || of(run, &*self.graph(run)?))
     }
+
+    /// The run, lowered now and kept nowhere: one of many that are tried.
+    pub fn lowered(&self, run: &Run) -> Result<Arc<Job>, ApiError> {
+        let graph = self.build(&run.model, run.batch, run.seq, Stage::Full)?;
+        Ok(Arc::new(of(run, &graph)?))
+    }
+}
+
+/// A run of this network, lowered.
+fn of(run: &Run, shared: &Graph) -> Result<Job, ApiError> {
+    let options = LowerOptions { mode: run.mode, precision: run.precision, optimizer: run.optimizer };
+    let options = shared.settled(options);
+    let fixed = shared.fixed.as_ref().map(|f| f.run);
+    let asked = run.form();
+    // A recorded step is launched as it was recorded, unless something else is asked for.
+    let form = Form { run: asked.run.filter(|run| fixed.is_none() || *run != Launching::Eager), ..asked };
+    let mut shaped: Graph;
+    let graph: &Graph = if (Form { run: None, ..form }).is_plain() {
+        shared
+    } else {
+        shaped = shared.clone();
+        form.shape(&mut shaped, options.mode)?;
+        &shaped
+    };
+    let iteration = form.lower(graph, &options)?;
+    let (model, optimizer) = (graph.name.clone(), graph.steps_with(&options));
+    let (batch, seq, notes) = (graph.samples, graph.seq, form.notes(graph, &iteration));
+    let asked = run.model.clone();
+    Ok(Job { asked, fixed, model, batch, seq, options, form, notes, optimizer, iteration })
 }
 
 #[cfg(test)]

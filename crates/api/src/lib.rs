@@ -8,17 +8,22 @@
 //! much time comes from the shell: recordings as a [`Profile`](preflop_core::profile::Profile), the scoreboard as a
 //! function.
 
+mod about;
 mod advise;
 pub mod catalogue;
+mod choice;
+mod cluster;
 mod compare;
 mod delta;
 mod document;
 mod engine;
 mod error;
 mod explore;
+mod generate;
 mod job;
 mod layer;
 mod lines;
+mod model_file;
 pub mod predict;
 mod profile;
 pub mod question;
@@ -30,6 +35,7 @@ mod view;
 pub use document::document;
 pub use engine::{Engine, Kind};
 pub use error::{ApiError, error_json};
+pub use model_file::KEPT_BYTES as KEPT_MODEL_BYTES;
 pub use profile::ProfileOptions;
 pub use types::{python, typescript};
 pub use view::PageView;

@@ -3,11 +3,12 @@
 use crate::engine::{Engine, text};
 use crate::error::ApiError;
 use crate::lines::{json, lines, put_into};
+use crate::model_file::PREFIX;
 use crate::question::Predict;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit, search};
 use preflop_core::gpu::Assumption;
-use preflop_core::model::{Iteration, OptimizerChoice, Phase, Precision, Step};
+use preflop_core::model::{Iteration, OptimizerChoice, Phase, Precision, Run, Step};
 use preflop_core::ops::Op;
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
@@ -259,7 +260,7 @@ impl<'a> Answer<'a> {
 pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiError> {
     let gpu = engine.gpu(&asked.gpu)?;
     let job = engine.jobs.job(&asked.run)?;
-    if let Some(lacks) = search::lacks(gpu, asked.run.precision) {
+    if let Some(lacks) = search::lacks(gpu, job.options.precision).filter(|_| job.fixed.is_none()) {
         return Err(ApiError::invalid(lacks));
     }
     let prediction = engine.model.predict_iteration(&job.iteration, gpu);
@@ -268,10 +269,10 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
         gpu: gpu.name.clone(),
         batch: job.batch,
         seq: job.seq,
-        precision: asked.run.precision.name(),
-        mode: asked.run.mode.name(),
+        precision: job.options.precision.name(),
+        mode: job.options.mode.name(),
         context: None,
-        run: job.form.run.unwrap_or_default().name(),
+        run: job.form.run.or(job.fixed).unwrap_or_default().name(),
         optimizer: job.optimizer.map(|o| o.rule.name()),
         optimizer_implementation: job.optimizer.and_then(OptimizerChoice::implementation_name),
         layout: layout_name(job.form.channels_last),
@@ -283,7 +284,11 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
     let largest = if reserve.fits(fit::prudent_peak(&job.iteration), gpu) {
         None
     } else {
-        Some(engine.jobs.largest_batch(&job, gpu, &reserve)?)
+        // A file may allow no other batch.
+        match engine.jobs.largest_batch(&job, gpu, &reserve) {
+            Err(_) if job.asked.starts_with(PREFIX) => None,
+            found => Some(found?),
+        }
     };
     let (steps, busy) = steps(&job.iteration, &prediction);
     let run = (&job.iteration, &prediction);

@@ -134,6 +134,13 @@ pub struct Compare {
     /// What runs.
     #[serde(flatten)]
     pub run: Run,
+    /// Several number formats: of those that a GPU has the best is taken.
+    #[serde(default)]
+    #[schema(schema_with = schema::precisions)]
+    pub precisions: Vec<Precision>,
+    /// Try the usual batches from 1 to 2048 and take the best that fits on each GPU.
+    #[serde(default)]
+    pub auto_batch: bool,
     /// GPUs by name; all if left out.
     #[schema(schema_with = schema::gpus)]
     pub gpus: Option<Vec<String>>,
@@ -155,6 +162,272 @@ pub struct Compare {
     /// Most dollars of that run: the fastest GPU that keeps to it is marked.
     #[schema(minimum = 0)]
     pub budget_usd: Option<f64>,
+}
+
+/// A language model that writes: time to the first token and per token, throughput, keys and values.
+#[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Generate {
+    /// Language model.
+    #[schema(schema_with = schema::model)]
+    pub model: String,
+    /// GPU by name or alias.
+    #[schema(schema_with = schema::gpu)]
+    pub gpu: String,
+    /// Tokens of a prompt.
+    #[serde(default = "prompt")]
+    #[schema(minimum = 1, maximum = 1_048_576)]
+    pub prompt: u64,
+    /// Tokens of an answer.
+    #[serde(default = "output")]
+    #[schema(minimum = 1, maximum = 1_048_576)]
+    pub output: u64,
+    /// Sequences at once, each answered by itself.
+    #[serde(default = "batches")]
+    #[schema(schema_with = schema::batches)]
+    pub batches: Vec<u64>,
+    /// What runs it: `pytorch` as Hugging Face writes it, or `served`, an inference server with its own kernels.
+    #[serde(default = "pytorch")]
+    #[schema(schema_with = schema::token_stack)]
+    pub stack: String,
+    /// Number formats of weights and activations in PyTorch.
+    #[serde(default = "crate::generate::default_precision")]
+    #[schema(schema_with = schema::precision)]
+    pub precision: Precision,
+    /// With the stack `served`: format of the layers' weights (bf16, fp8, int8, int4, nvfp4).
+    #[schema(schema_with = schema::weights)]
+    pub weights: Option<String>,
+    /// With the stack `served`: format of keys and values (bf16, fp8).
+    #[schema(schema_with = schema::kv)]
+    pub kv: Option<String>,
+    /// How decode steps are launched: eager, graph, compile, compile-graph.
+    #[serde(default = "graph")]
+    #[schema(schema_with = schema::launching)]
+    pub run: String,
+    /// Keys and values in a tensor of fixed length (`static`), or concatenated at every step (`growing`).
+    #[serde(default = "static_cache")]
+    #[schema(schema_with = schema::cache)]
+    pub cache: String,
+    /// Requests a second that arrive: simulates a server with continuous batching.
+    #[schema(minimum = 0.000_001, maximum = 1_000_000)]
+    pub rate_per_s: Option<f64>,
+    /// With a rate: how long requests arrive.
+    #[serde(default = "ten_minutes")]
+    #[schema(minimum = 1, maximum = 86_400)]
+    pub seconds: f64,
+    /// With a rate: prompt tokens that one step reads at most.
+    #[serde(default = "chunk")]
+    #[schema(minimum = 1, maximum = 1_048_576)]
+    pub chunk: u64,
+    /// Longest time to the first token that is good enough.
+    #[schema(exclusive_minimum = 0)]
+    pub ttft_ms: Option<f64>,
+    /// Longest time per token that is good enough.
+    #[schema(exclusive_minimum = 0)]
+    pub tpot_ms: Option<f64>,
+    /// Which price counts.
+    #[serde(default)]
+    #[schema(schema_with = schema::pricing)]
+    pub pricing: PricingChoice,
+}
+
+fn prompt() -> u64 {
+    1024
+}
+
+fn output() -> u64 {
+    256
+}
+
+fn batches() -> Vec<u64> {
+    vec![1, 2, 4, 8, 16, 32, 64, 128, 256]
+}
+
+fn pytorch() -> String {
+    "pytorch".to_string()
+}
+
+fn graph() -> String {
+    "graph".to_string()
+}
+
+fn static_cache() -> String {
+    "static".to_string()
+}
+
+fn ten_minutes() -> f64 {
+    600.0
+}
+
+fn chunk() -> u64 {
+    2048
+}
+
+/// A model that is trained on several GPUs.
+#[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
+pub struct ClusterRun {
+    /// Language model: its layers are recognised.
+    #[schema(schema_with = schema::model)]
+    pub model: String,
+    /// Tokens of a sequence; as the model has it if left out.
+    #[schema(minimum = 1, maximum = 1_048_576)]
+    pub seq: Option<u64>,
+    /// Number formats; 16 bits if left out.
+    #[schema(schema_with = schema::precision)]
+    pub precision: Option<Precision>,
+}
+
+/// One iteration of training, cut over the GPUs of a cluster.
+#[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
+pub struct Parallel {
+    /// What is trained.
+    #[serde(flatten)]
+    pub run: ClusterRun,
+    /// A node, `NODExCOUNT` or `8xGPU`.
+    #[schema(schema_with = schema::cluster)]
+    pub cluster: String,
+    /// Another GPU in the same nodes.
+    #[schema(schema_with = schema::gpu)]
+    pub gpu: Option<String>,
+    /// So many of its GPUs; all if left out.
+    #[schema(minimum = 1, maximum = 16_777_216)]
+    pub gpus: Option<u64>,
+    /// Tensor parallel.
+    #[schema(minimum = 1, maximum = 16_777_216)]
+    pub tp: Option<u64>,
+    /// Data parallel; what is left if left out.
+    #[schema(minimum = 1, maximum = 16_777_216)]
+    pub dp: Option<u64>,
+    /// Pipeline parallel.
+    #[schema(minimum = 1, maximum = 16_777_216)]
+    pub pp: Option<u64>,
+    /// Context parallel.
+    #[schema(minimum = 1, maximum = 16_777_216)]
+    pub cp: Option<u64>,
+    /// Expert parallel.
+    #[schema(minimum = 1, maximum = 16_777_216)]
+    pub ep: Option<u64>,
+    /// Model chunks of a pipeline rank.
+    #[schema(minimum = 1, maximum = 16_777_216)]
+    pub interleave: Option<u64>,
+    /// Sequences of a microbatch.
+    #[schema(minimum = 1, maximum = 16_777_216)]
+    pub micro_batch: Option<u64>,
+    /// Sequences of an iteration over all GPUs.
+    #[schema(minimum = 1, maximum = 16_777_216)]
+    pub global_batch: Option<u64>,
+    /// What is computed again in backward: none, selective, full.
+    #[schema(schema_with = schema::recompute)]
+    pub recompute: Option<String>,
+    /// Cut the rows of norms and residuals too, beside tensor parallel.
+    #[serde(default)]
+    pub sequence_parallel: bool,
+    /// `ZeRO` stage, 0 to 3.
+    #[schema(minimum = 0, maximum = 3)]
+    pub zero: Option<u8>,
+    /// Fully sharded data parallel: full, grad-op, hybrid.
+    #[schema(schema_with = schema::fsdp)]
+    pub fsdp: Option<String>,
+    /// Order of a pipeline: gpipe, 1f1b, zero-bubble.
+    #[schema(schema_with = schema::schedule)]
+    pub schedule: Option<String>,
+    /// What the host's memory holds: none, optimizer, activations.
+    #[schema(schema_with = schema::offload)]
+    pub offload: Option<String>,
+    /// Attention in one kernel or several: fused, eager.
+    #[schema(schema_with = schema::attention)]
+    pub attention: Option<String>,
+    /// Software: eager, compiled, megatron, te.
+    #[schema(schema_with = schema::software)]
+    pub stack: Option<String>,
+}
+
+/// The best way to cut a model over a cluster, and why not another.
+#[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
+pub struct Plan {
+    /// What is trained.
+    #[serde(flatten)]
+    pub run: ClusterRun,
+    /// A node, `NODExCOUNT` or `8xGPU`.
+    #[schema(schema_with = schema::cluster)]
+    pub cluster: String,
+    /// Another GPU in the same nodes.
+    #[schema(schema_with = schema::gpu)]
+    pub gpu: Option<String>,
+    /// Sequences of an iteration over all GPUs.
+    #[schema(minimum = 1, maximum = 16_777_216)]
+    pub global_batch: u64,
+    /// What the best is best in.
+    #[serde(default)]
+    #[schema(schema_with = schema::rank)]
+    pub objective: Rank,
+    /// Plans to show.
+    #[serde(default = "ten")]
+    #[schema(minimum = 1, maximum = 100)]
+    pub top: u64,
+    /// Sizes that are fixed, as `tp=8`.
+    #[serde(default)]
+    pub fixed: Vec<String>,
+    /// Software: eager, compiled, megatron, te.
+    #[serde(default = "compiled")]
+    #[schema(schema_with = schema::software)]
+    pub stack: String,
+}
+
+/// The best plan at every size of a cluster.
+#[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
+pub struct Scale {
+    /// What is trained.
+    #[serde(flatten)]
+    pub run: ClusterRun,
+    /// The node that is repeated.
+    #[schema(schema_with = schema::cluster)]
+    pub node: String,
+    /// Another GPU in the same nodes.
+    #[schema(schema_with = schema::gpu)]
+    pub gpu: Option<String>,
+    /// Fewest GPUs.
+    #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 131_072)]
+    pub least_gpus: u64,
+    /// Most GPUs.
+    #[serde(default = "thousand")]
+    #[schema(minimum = 1, maximum = 131_072)]
+    pub most_gpus: u64,
+    /// `weak`: the batch grows with the GPUs; `strong`: it stays.
+    #[serde(default = "weak")]
+    #[schema(schema_with = schema::growth)]
+    pub growth: String,
+    /// Sequences of an iteration: of all GPUs with strong scaling, of one GPU else.
+    #[schema(minimum = 1, maximum = 16_777_216)]
+    pub global_batch: Option<u64>,
+    /// Sizes that are fixed, as `tp=8`.
+    #[serde(default)]
+    pub fixed: Vec<String>,
+    /// Software: eager, compiled, megatron, te.
+    #[serde(default = "compiled")]
+    #[schema(schema_with = schema::software)]
+    pub stack: String,
+}
+
+fn ten() -> u64 {
+    10
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn thousand() -> u64 {
+    1024
+}
+
+fn weak() -> String {
+    "weak".to_string()
+}
+
+fn compiled() -> String {
+    "compiled".to_string()
 }
 
 /// Order of a comparison.

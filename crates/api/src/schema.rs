@@ -1,10 +1,13 @@
 //! Schemas of the fields whose values come from the core: the document lists them all.
 
+use preflop_cluster::model::Stack;
+use preflop_cluster::strategy::{Fsdp, Offload, Recompute, Schedule};
 use preflop_core::Dtype;
 use preflop_core::delta::networks;
 use preflop_core::explore::KEYS;
 use preflop_core::gpu::catalog;
-use preflop_core::model::{Mode, OptimizerChoice, Precision, Run, zoo};
+use preflop_core::model::{CacheKind, Mode, OptimizerChoice, Precision, Run, zoo};
+use preflop_language::served::WeightFormat;
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, Object, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 
@@ -50,6 +53,13 @@ pub fn precision() -> RefOr<Schema> {
     schema(names(text, Precision::ALL.map(Precision::name)))
 }
 
+pub fn precisions() -> RefOr<Schema> {
+    let items = names("Number formats.", Precision::ALL.map(Precision::name));
+    let text = "Several number formats: of those that a GPU has the best is taken.";
+    let list = ArrayBuilder::new().items(items).max_items(Some(Precision::ALL.len())).description(Some(text));
+    RefOr::T(Schema::Array(list.build()))
+}
+
 pub fn mode() -> RefOr<Schema> {
     schema(names("Training or inference.", [Mode::Train, Mode::Infer].map(Mode::name)))
 }
@@ -72,6 +82,69 @@ pub fn layout() -> RefOr<Schema> {
 pub fn algorithms() -> RefOr<Schema> {
     let text = "Algorithms of convolutions: by the library's heuristic, or found by trial (cudnn.benchmark).";
     schema(names(text, ["heuristic", "autotuned"]))
+}
+
+pub fn token_stack() -> RefOr<Schema> {
+    let text =
+        "What runs it: PyTorch as Hugging Face writes it, or an inference server with its own kernels.";
+    schema(names(text, ["pytorch", "served"]))
+}
+
+pub fn weights() -> RefOr<Schema> {
+    let text = "With the stack `served`: format of the layers' weights.";
+    schema(names(text, WeightFormat::ALL.map(WeightFormat::name)))
+}
+
+pub fn kv() -> RefOr<Schema> {
+    schema(names("With the stack `served`: format of keys and values.", ["bf16", "fp8"]))
+}
+
+pub fn cache() -> RefOr<Schema> {
+    let text = "Keys and values in a tensor of fixed length, or concatenated at every step.";
+    schema(names(text, [CacheKind::Static, CacheKind::Growing].map(CacheKind::name)))
+}
+
+pub fn batches() -> RefOr<Schema> {
+    let one =
+        ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).maximum(Some(zoo::MAX_BATCH as f64));
+    let text = "Sequences at once; each number is answered by itself.";
+    let list = ArrayBuilder::new().items(one.build()).min_items(Some(1)).max_items(Some(32));
+    RefOr::T(Schema::Array(list.description(Some(text)).build()))
+}
+
+pub fn recompute() -> RefOr<Schema> {
+    schema(names("What is computed again in backward.", Recompute::ALL.map(Recompute::name)))
+}
+
+pub fn fsdp() -> RefOr<Schema> {
+    schema(names("Fully sharded data parallel.", [Fsdp::Full, Fsdp::GradOp, Fsdp::Hybrid].map(Fsdp::name)))
+}
+
+pub fn schedule() -> RefOr<Schema> {
+    let all = [Schedule::Gpipe, Schedule::OneFOneB, Schedule::ZeroBubble];
+    schema(names("Order of a pipeline.", all.map(Schedule::name)))
+}
+
+pub fn offload() -> RefOr<Schema> {
+    let all = [Offload::None, Offload::Optimizer, Offload::Activations];
+    schema(names("What the host's memory holds.", all.map(Offload::name)))
+}
+
+pub fn attention() -> RefOr<Schema> {
+    schema(names("Attention in one kernel or several.", ["fused", "eager"]))
+}
+
+pub fn software() -> RefOr<Schema> {
+    schema(names("Software that trains.", Stack::ALL.map(Stack::name)))
+}
+
+pub fn cluster() -> RefOr<Schema> {
+    let text = "Node; `NODExCOUNT` is a cluster and `8xGPU` a usual box.";
+    schema(names(text, preflop_cluster::node::catalog::names()))
+}
+
+pub fn growth() -> RefOr<Schema> {
+    schema(names("Weak: the batch grows with the GPUs; strong: it stays.", ["weak", "strong"]))
 }
 
 pub fn rank() -> RefOr<Schema> {

@@ -5,6 +5,7 @@
 mod clean;
 mod cluster_args;
 mod commands;
+mod complete;
 mod destination;
 mod error;
 mod grid;
@@ -23,6 +24,7 @@ pub mod tables;
 use clap::{CommandFactory, Parser, Subcommand};
 use output::{ColorChoice, Output};
 use std::ffi::OsString;
+use std::io::Write as _;
 
 pub use error::Failure;
 
@@ -118,6 +120,12 @@ fn execute(cli: Cli) -> anyhow::Result<()> {
 
 /// Runs the program with `args` (the first is its own name) and gives its exit status.
 pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
+    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    if args.get(1).is_some_and(|word| word == complete::ASK) {
+        let words: Vec<String> = args[2..].iter().map(|w| w.to_string_lossy().into_owned()).collect();
+        let answer = complete::answer(Cli::command(), &words);
+        return error::finish(output::stdout().write_all(answer.as_bytes()).map_err(Into::into));
+    }
     match Cli::try_parse_from(args) {
         Ok(cli) => error::finish(execute(cli)),
         Err(error) => error::usage(&error),

@@ -3,7 +3,7 @@
 use crate::error::InputError;
 use crate::input;
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use preflop_core::Gpu;
 use preflop_core::cost::search;
 use preflop_core::model::{
@@ -11,6 +11,7 @@ use preflop_core::model::{
     Stage,
 };
 use preflop_import::exported::Bindings;
+use std::ffi::OsStr;
 
 /// Tokens before the new one unless said.
 const DEFAULT_CONTEXT: u64 = 1024;
@@ -217,16 +218,38 @@ pub fn cache_kind() -> impl TypedValueParser<Value = CacheKind> {
 
 /// For `--optimizer`. Help and completions list the rules; each takes an implementation behind a colon.
 pub fn optimizer() -> impl TypedValueParser<Value = OptimizerChoice> {
-    let said = |(name, of): (&'static str, OptimizerChoice)| {
-        let help = match of.rule {
-            Rule::Sgd => "SGD with momentum; also sgd:single, sgd:fused",
-            Rule::Adam => "Adam; also adam:single, adam:fused",
-            Rule::Adamw => "Adam with decoupled weight decay; also adamw:single, adamw:fused",
-            Rule::None => "Gradients only",
+    OptimizerParser
+}
+
+/// Refuses a wrong name with the rules and their implementations, which a list of names would hide.
+#[derive(Debug, Clone, Copy)]
+struct OptimizerParser;
+
+impl TypedValueParser for OptimizerParser {
+    type Value = OptimizerChoice;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Self::Value, clap::Error> {
+        let parser = StringValueParser::new().try_map(|text| text.parse::<OptimizerChoice>());
+        parser.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let said = |(name, of): (&'static str, OptimizerChoice)| {
+            let help = match of.rule {
+                Rule::Sgd => "SGD with momentum; also sgd:single, sgd:fused",
+                Rule::Adam => "Adam; also adam:single, adam:fused",
+                Rule::Adamw => "Adam with decoupled weight decay; also adamw:single, adamw:fused",
+                Rule::None => "Gradients only",
+            };
+            PossibleValue::new(name).help(help).hide(name.contains(':'))
         };
-        (PossibleValue::new(name).help(help).hide(name.contains(':')), of)
-    };
-    choice(OptimizerChoice::SPELLINGS.map(said).to_vec())
+        Some(Box::new(OptimizerChoice::SPELLINGS.into_iter().map(said)))
+    }
 }
 
 /// For `--run`.

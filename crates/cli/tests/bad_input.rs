@@ -183,6 +183,8 @@ fn sizes_of_a_prediction_are_checked() {
     refuses(&run(&["predict", "resnet50", "--gpu", "h200", "--precision", "fp5"]), &["fp5", "amp"]);
     refuses(&run(&["predict", "resnet50", "--gpu", "h200", "--mode", "trains"]), &["trains", "train"]);
     refuses(&run(&["predict", "resnet50", "--gpu", "h200", "--optimizer", "adm"]), &["adm", "adam"]);
+    let fast = run(&["predict", "resnet50", "--gpu", "h200", "--optimizer", "adam:fast"]);
+    refuses(&fast, &["adam:fast", ":single", ":foreach", ":fused"]);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 //! A forward of stage i starts when stage i-1 has handed over and stage i is free; a backward when stage i+1 has. Stages run
 //! their microbatches in the order of the schedule, so one pass in that order gives every start: no event queue.
 
-use crate::strategy::{Schedule, Strategy};
+use crate::iteration::{Outcome, ShardCosts};
+use crate::model::Transformer;
+use crate::strategy::{Recompute, Schedule, Strategy};
 use serde::Serialize;
 
 /// What a bar stands for.
@@ -48,6 +50,40 @@ pub struct Durations {
     pub data: f64,
     /// Optimizer step.
     pub optimizer: f64,
+}
+
+/// The bars of the timeline: each stage's share of what the prediction says.
+pub fn of_outcome(
+    strategy: &Strategy,
+    outcome: &Outcome,
+    costs: &ShardCosts,
+    model: &Transformer,
+) -> Vec<Bar> {
+    let m = strategy.microbatches() as f64;
+    let b = outcome.breakdown;
+    let slowest = (b.compute + b.recompute + b.tp_exposed + b.cp_exposed + b.ep_exposed + b.host_exposed) / m;
+    let layers = model.layers as f64 / strategy.pp as f64;
+    let (f, r) = (costs.forward.time, costs.backward.time);
+    let again = match strategy.recompute {
+        Recompute::Full => f,
+        Recompute::Selective => costs.core.time,
+        Recompute::None => 0.0,
+    };
+    let weight = |stage: u64| {
+        let first = if stage == 0 { [costs.embedding[0].time, costs.embedding[1].time] } else { [0.0; 2] };
+        let last = if stage + 1 == strategy.pp { [costs.head[0].time, costs.head[1].time] } else { [0.0; 2] };
+        [layers * f + first[0] + last[0], layers * (r + again) + first[1] + last[1]]
+    };
+    let most = (0..strategy.pp).map(|s| weight(s).iter().sum::<f64>()).fold(1e-12, f64::max);
+    let scale = slowest / most;
+    let durations = Durations {
+        forward: (0..strategy.pp).map(|s| weight(s)[0] * scale).collect(),
+        backward: (0..strategy.pp).map(|s| weight(s)[1] * scale).collect(),
+        transfer: b.pp_transfer / (2.0 * (m + strategy.pp as f64 - 1.0)),
+        data: b.dp_exposed,
+        optimizer: b.optimizer,
+    };
+    bars(strategy, &durations)
 }
 
 /// Most microbatches that are drawn: more than a screen can show.

@@ -9,6 +9,8 @@ use crate::{Axis, Design, DesignError, Evaluated, Limits, Objective, Values, Wor
 use argmin::core::{CostFunction, Error, Executor};
 use argmin::solver::neldermead::NelderMead;
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Designs that are evaluated one by one; more are searched.
 pub const MAX_GRID: u64 = 20_000;
@@ -59,6 +61,7 @@ pub fn grid(axes: &[Axis]) -> Option<Vec<Design>> {
 impl Found {
     /// The best of these.
     pub fn of(all: Vec<Evaluated>, objective: Objective, limits: &Limits) -> Result<Self, DesignError> {
+        let all = distinct(all, objective, limits);
         let key = |i: &usize| all[*i].objective(objective);
         let within = (0..all.len()).filter(|i| limits.excess(&all[*i]) == 0.0);
         if let Some(best) = within.min_by(|a, b| key(a).total_cmp(&key(b))) {
@@ -76,6 +79,24 @@ impl Found {
             nearest: nearest.map_or_else(|| "nothing".to_string(), text),
         })
     }
+}
+
+/// Each design once, by its name: a search comes back to good ones, and close by. The better of two stays.
+fn distinct(all: Vec<Evaluated>, objective: Objective, limits: &Limits) -> Vec<Evaluated> {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut out: Vec<Evaluated> = Vec::with_capacity(all.len());
+    for design in all {
+        let key = |e: &Evaluated| (limits.excess(e), e.objective(objective));
+        match places.entry(design.design.name()) {
+            Entry::Vacant(place) => {
+                place.insert(out.len());
+                out.push(design);
+            }
+            Entry::Occupied(place) if key(&design) < key(&out[*place.get()]) => out[*place.get()] = design,
+            Entry::Occupied(_) => {}
+        }
+    }
+    out
 }
 
 struct Problem<'a> {

@@ -53,6 +53,8 @@ fn the_optimiser_finds_nearly_what_trying_all_finds_and_keeps_to_the_limits() {
         assert!(grid(&axes).is_none());
         let looked = optimise(&workload, &axes, objective, &limits).unwrap();
         assert_eq!(looked, optimise(&workload, &axes, objective, &limits).unwrap(), "not the same twice");
+        let names: std::collections::HashSet<_> = looked.all.iter().map(|e| e.design.name()).collect();
+        assert_eq!(names.len(), looked.all.len(), "each design is listed once");
         let best = &looked.all[looked.best];
         assert!(best.watts <= 800.0 * (1.0 + 1e-9) && best.area_mm2.unwrap() <= 900.0 * (1.0 + 1e-9));
         // The base keeps to these limits, so that the best is no worse.

@@ -20,6 +20,7 @@ pub struct Source {
 }
 
 /// What a file holds.
+#[cfg_attr(not(feature = "nsys"), allow(dead_code, reason = "only that feature reads databases"))]
 pub enum Content {
     /// Kineto or Chakra.
     Json(Box<dyn Read>),
@@ -34,6 +35,7 @@ pub enum Content {
 }
 
 /// An SQLite file on disk, or unpacked in memory.
+#[cfg_attr(not(feature = "nsys"), allow(dead_code, reason = "only that feature reads databases"))]
 pub enum Database {
     /// On disk.
     Path(PathBuf),

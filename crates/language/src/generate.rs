@@ -135,7 +135,7 @@ impl Limits {
 }
 
 /// One batch. The unit stands in every name.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct BatchRun {
     /// Sequences at once.
     pub batch: u64,
@@ -163,11 +163,13 @@ pub struct BatchRun {
     pub within_limits: bool,
     /// Dollars of a million written tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub usd_per_million_tokens: Option<f64>,
 }
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = Generated)]
 pub struct Answer {
     /// The batches asked for.
     pub runs: Vec<BatchRun>,

@@ -119,7 +119,7 @@ impl StepTable {
 }
 
 /// Percentiles of a time, in milliseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, utoipa::ToSchema)]
 #[allow(missing_docs)]
 pub struct Percentiles {
     pub p50_ms: f64,
@@ -139,7 +139,8 @@ impl Percentiles {
 }
 
 /// What came of it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, utoipa::ToSchema)]
+#[schema(as = TrafficOutcome)]
 pub struct Outcome {
     /// Requests a second that arrived.
     pub rate: f64,

@@ -18,8 +18,18 @@ pub fn application() -> (&'static str, &'static str) {
 }
 
 /// Pages of the application: one document, which reads its address itself.
-pub const PAGES: [&str; 8] =
-    ["/", "/predict", "/compare", "/roofline", "/explore", "/profile", "/accuracy", "/api"];
+pub const PAGES: [&str; 10] = [
+    "/",
+    "/predict",
+    "/compare",
+    "/roofline",
+    "/generate",
+    "/cluster",
+    "/explore",
+    "/profile",
+    "/accuracy",
+    "/api",
+];
 
 /// A file by its path, or `None`. Only names of embedded files are known: no path leads to the disk.
 pub fn file(path: &str, headers: &HeaderMap) -> Option<Response<Body>> {

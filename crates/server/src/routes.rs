@@ -65,6 +65,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/api/v1/openapi.json", get(document))
         .route("/api/v1/ask", post(ask))
         .route("/api/v1/profile", post(upload::profile))
+        .route("/api/v1/model", post(upload::model))
         .route("/api/v1/{question}", any(question))
         .fallback(page)
         // Bodies are read by hand, each with its own limit.

@@ -6,18 +6,79 @@ use axum::body::{Body, BodyDataStream};
 use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use futures_util::StreamExt as _;
-use preflop_api::ProfileOptions;
+use preflop_api::{KEPT_MODEL_BYTES, ProfileOptions};
 use preflop_import::{Control, ImportError};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 use tokio::io::{AsyncWriteExt as _, BufWriter};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 /// Bytes that the head of a request says its body has.
 pub fn declared(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Receives a model and keeps it: questions name it by the `model` of the answer.
+pub async fn model(
+    State(app): State<Arc<App>>,
+    Query(query): Query<HashMap<String, String>>,
+    request: Request,
+) -> Response<Body> {
+    if let Some(unknown) = query.keys().find(|k| k.as_str() != "name") {
+        let message = format!("unknown parameter `{unknown}`; there is name");
+        return reply::problem(StatusCode::BAD_REQUEST, "malformed", &message, None);
+    }
+    let most = app.limits.upload_bytes.min(KEPT_MODEL_BYTES as u64);
+    let name = query.get("name").map_or("model", String::as_str).to_string();
+    match file(&app, request, &name, most).await {
+        Err(response) => response,
+        Ok((turn, folder, path)) => {
+            let shared = Arc::clone(&app);
+            let work = tokio::task::spawn_blocking(move || {
+                let (_turn, _folder) = (turn, folder);
+                let Ok(bytes) = std::fs::read(&path) else { return disk_problem() };
+                match shared.engine.model_file(&name, bytes) {
+                    Ok(answer) => reply::json(StatusCode::OK, answer),
+                    Err(error) => reply::api_error(&error),
+                }
+            });
+            work.await.unwrap_or_else(|_| {
+                reply::problem(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "internal",
+                    "reading the model failed",
+                    None,
+                )
+            })
+        }
+    }
+}
+
+/// A body as a file of ours: whose turn it is, its folder, its path.
+async fn file(
+    app: &App,
+    request: Request,
+    name: &str,
+    most: u64,
+) -> Result<(OwnedSemaphorePermit, TempDir, PathBuf), Response<Body>> {
+    if declared(request.headers()).is_some_and(|n| n > most) {
+        drop_rest(request.into_body().into_data_stream());
+        return Err(too_large(most));
+    }
+    let Some(turn) = app.uploads.enter().await else {
+        let message = "other files are being read";
+        return Err(reply::problem(StatusCode::TOO_MANY_REQUESTS, "busy", message, Some("try again")));
+    };
+    let Ok(folder) = app.folder.place() else {
+        return Err(disk_problem());
+    };
+    let path = folder.path().join(plain_name(name));
+    receive(app, request.into_body().into_data_stream(), &path, most).await?;
+    Ok((turn, folder, path))
 }
 
 /// Receives a recording and answers with where its time goes and how it does on other GPUs.
@@ -30,22 +91,11 @@ pub async fn profile(
         let message = format!("unknown parameter `{unknown}`; there are from, to and name");
         return reply::problem(StatusCode::BAD_REQUEST, "malformed", &message, None);
     }
-    let most = app.limits.upload_bytes;
-    if declared(request.headers()).is_some_and(|n| n > most) {
-        drop_rest(request.into_body().into_data_stream());
-        return too_large(most);
-    }
-    let Some(turn) = app.uploads.enter().await else {
-        let message = "other recordings are being read";
-        return reply::problem(StatusCode::TOO_MANY_REQUESTS, "busy", message, Some("try again"));
+    let name = query.get("name").map_or("", String::as_str);
+    let (turn, folder, path) = match file(&app, request, name, app.limits.upload_bytes).await {
+        Ok(received) => received,
+        Err(response) => return response,
     };
-    let Ok(folder) = app.folder.place() else {
-        return disk_problem();
-    };
-    let path = folder.path().join(plain_name(query.get("name").map_or("", String::as_str)));
-    if let Err(response) = receive(&app, request.into_body().into_data_stream(), &path).await {
-        return response;
-    }
     let options = ProfileOptions {
         from: query.get("from").filter(|name| !name.is_empty()).cloned(),
         to: query
@@ -96,7 +146,7 @@ fn explained(app: &App, path: &Path, options: &ProfileOptions) -> Response<Body>
 }
 
 fn too_large(most: u64) -> Response<Body> {
-    let message = format!("a recording may have at most {} MiB", most >> 20);
+    let message = format!("a file may have at most {} MiB", most >> 20);
     let hint =
         "pack it (.gz, .zst), record fewer steps, or start the server with a larger `--max-upload-mib`";
     reply::problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large", &message, Some(hint))
@@ -128,11 +178,10 @@ fn plain_name(name: &str) -> PathBuf {
 }
 
 /// Writes a body to a file as it comes, within the limits of size and time.
-async fn receive(app: &App, mut body: BodyDataStream, path: &Path) -> Result<(), Response<Body>> {
+async fn receive(app: &App, mut body: BodyDataStream, path: &Path, most: u64) -> Result<(), Response<Body>> {
     const BUFFER: usize = 1 << 20;
     let file = tokio::fs::File::create(path).await.map_err(|_| disk_problem())?;
     let mut file = BufWriter::with_capacity(BUFFER, file);
-    let most = app.limits.upload_bytes;
     let last = Instant::now() + app.limits.upload;
     let mut received: u64 = 0;
     loop {

@@ -101,7 +101,7 @@ fn questions(document: &Value) -> BTreeMap<String, Value> {
             out.insert(path.clone(), schema.clone());
         }
     }
-    assert_eq!(out.len(), 8, "{:?}", out.keys());
+    assert_eq!(out.len(), 12, "{:?}", out.keys());
     out
 }
 
@@ -137,8 +137,9 @@ fn what_the_document_allows_is_answered() {
                 Ok(())
             })
             .unwrap();
-        // Names of layers are made up, so those are mostly refused.
-        let least = if path.ends_with("layer") { 0 } else { cases / 8 };
+        // Names of layers are made up, and few models have layers that a cluster or a prompt knows: those are mostly refused.
+        let mostly_refused = ["layer", "generate", "parallel", "plan", "scale"];
+        let least = if mostly_refused.iter().any(|end| path.ends_with(end)) { 0 } else { cases / 8 };
         println!("{path}: {} of {cases} answered, the others refused with a reason", answered.get());
         assert!(answered.get() >= least, "{path}: {} of {cases}", answered.get());
     }
@@ -212,7 +213,7 @@ proptest! {
 
     /// Any bytes at all, to the one function: an answer or an error, never a panic.
     #[test]
-    fn the_one_function_takes_anything(text in "\\PC{0,200}", kind in 0usize..12) {
+    fn the_one_function_takes_anything(text in "\\PC{0,200}", kind in 0usize..18) {
         static ENGINE: std::sync::OnceLock<preflop_api::Engine> = std::sync::OnceLock::new();
         let engine = ENGINE.get_or_init(|| preflop_api::Engine::new(None).unwrap());
         let answer: Value = serde_json::from_str(&engine.ask(&text)).unwrap();

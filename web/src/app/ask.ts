@@ -35,12 +35,14 @@ export async function ask<T>(question: Question): Promise<T> {
   return await transport(question) as T;
 }
 
-/** Recordings are bytes, not JSON. */
-export async function askAbout<T>(file: Blob, name: string, from: string): Promise<T> {
-  const query = new URLSearchParams({ name });
-  if (from) query.set("from", from);
+/** Models and recordings are bytes, not JSON. */
+export async function askAbout<T>(file: File, { ask: kind, ...fields }: { ask: "model" | "profile"; from?: string; to?: string[] }): Promise<T> {
+  if (ALONE) return checked(JSON.parse(await askCore({ ask: kind, name: file.name, ...fields }, file)), "the core gave no answer") as T;
+  const query = new URLSearchParams({ name: file.name });
+  if (fields.from) query.set("from", fields.from);
+  if (fields.to) query.set("to", fields.to.join(","));
   try {
-    return await unpack(await fetch(`/api/v1/profile?${query}`, { method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" } })) as T;
+    return await unpack(await fetch(`/api/v1/${kind}?${query}`, { method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" } })) as T;
   } catch (error) {
     if (error instanceof Refusal) throw error;
     throw new Refusal("the upload broke off", "is the file too large, or the server gone?");

@@ -1,7 +1,7 @@
 // Charts of the application; the Roofline ones are those of the report (../charts).
 import * as Plot from "@observablehq/plot";
 import { draw } from "../draw";
-import { digits, percent, si, time } from "../format";
+import { digits, percent, short, shortSi, time } from "../format";
 import type { DesignAnswer, LayerLine, Offer, Score, Target } from "./answers";
 import { BOTTLENECK_COLORS, BOTTLENECK_NAMES, BOUND_COLORS, BOUND_NAMES } from "./colors";
 
@@ -17,7 +17,7 @@ export function layerChart(layers: LayerLine[], chosen: string, width: number): 
   return draw({
     width, height: Math.min(300, Math.max(200, width * 0.28)), marginLeft: 64, marginRight: 12, marginTop: 18, marginBottom: 32, style: style(width),
     x: { domain: [0, rows.length], axis: null },
-    y: { domain: [0, most], label: null, ticks: 5, tickFormat: (v: number) => time(v), grid: true },
+    y: { domain: [0, most], label: null, ticks: 5, tickFormat: (v: number) => shortSi(v * 1e-6, "s"), grid: true },
     color: { type: "identity" },
     ariaLabel: "Time of each layer, coloured by bottleneck", ariaDescription: "The table below has the same figures.",
     marks: [
@@ -64,8 +64,8 @@ export function paretoChart(offers: Offer[], width: number): Chart | null {
   const color = (o: Offer): string => (o.keeps_limits === false ? "var(--soft)" : o.pareto ? "#d55e00" : "var(--accent)");
   return draw({
     width, height, marginLeft: 62, marginRight: 28, marginTop: 26, marginBottom: 44, style: style(width),
-    x: { type: "log", domain: span(priced.map((o) => o.hours)), label: "hours for a million samples", labelAnchor: "center", labelArrow: "none", ticks: 5, tickFormat: (v: number) => digits(v) },
-    y: { type: "log", domain: [u0, u1], label: "US dollars for a million samples", labelArrow: "none", ticks: 5, tickFormat: (v: number) => `$${digits(v)}`, grid: true },
+    x: { type: "log", domain: span(priced.map((o) => o.hours)), label: "hours for a million samples", labelAnchor: "center", labelArrow: "none", ticks: 5, tickFormat: (v: number) => short(v) },
+    y: { type: "log", domain: [u0, u1], label: "US dollars for a million samples", labelArrow: "none", ticks: 5, tickFormat: (v: number) => `$${short(v)}`, grid: true },
     color: { type: "identity" }, symbol: { type: "identity" },
     ariaLabel: "Time against cost of every GPU with its Pareto front", ariaDescription: "The table below has the same figures.",
     marks: [
@@ -87,7 +87,7 @@ export function designChart(designs: DesignAnswer[], width: number): Chart {
   return draw({
     width, height: Math.min(340, Math.max(260, width * 0.36)), marginLeft: 46, marginRight: 8, marginTop: 24, marginBottom: 40, style: style(width),
     x: { domain: names, label: width < 640 ? "option" : null, tickSize: 0, padding: 0.25, tickFormat: (name: string) => (width < 640 ? name.replace("option ", "") : name) },
-    y: { label: "speed-up", labelArrow: "none", grid: true, tickFormat: (v: number) => `${digits(v)}x`, ticks: 5 },
+    y: { label: "speed-up", labelArrow: "none", grid: true, tickFormat: (v: number) => `${short(v)}x`, ticks: 5 },
     color: { type: "identity" },
     ariaLabel: "Speed-up of each design, split by bottleneck", ariaDescription: "The table below has the same figures.",
     marks: [
@@ -104,7 +104,7 @@ export function transferChart(targets: Target[], measured: { gpu: string; ms: nu
   const rows = [...targets].sort((a, b) => a.iteration_ms - b.iteration_ms);
   return draw({
     width, height: 68 + 17 * rows.length, marginLeft: Math.min(130, width * 0.34), marginRight: 60, marginTop: 46, marginBottom: 8, style: style(width),
-    x: { type: "log", label: "time of one iteration", labelArrow: "none", labelOffset: 42, axis: "top", ticks: width < 520 ? 3 : 5, tickFormat: (v: number) => si(v / 1e3, "s"), grid: true },
+    x: { type: "log", label: "time of one iteration", labelArrow: "none", labelOffset: 42, axis: "top", ticks: width < 520 ? 3 : 5, tickFormat: (v: number) => shortSi(v / 1e3, "s"), grid: true },
     y: { domain: rows.map((r) => r.gpu), label: null, tickSize: 0 },
     ariaLabel: "The recorded job on other GPUs", ariaDescription: "The table below has the same figures.",
     marks: [

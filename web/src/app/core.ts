@@ -25,12 +25,12 @@ async function start(): Promise<Worker> {
 /** Scripts in this page may ask too: `preflop.ask({ask: "predict", ..})` gives the answer as JSON text. */
 export function offer(): void { (globalThis as { preflop?: object }).preflop = { ask: askCore }; }
 
-/** Asks the core; gives its answer as the text it wrote. */
-export async function askCore(question: Question): Promise<string> {
+/** Asks the core, about a file if one is given; gives its answer as the text it wrote. */
+export async function askCore(question: Question, file?: File): Promise<string> {
   worker ??= start();
   const to = await worker;
   const id = ++last;
-  const reply = await new Promise<Reply>((resolve) => { waiting.set(id, resolve); to.postMessage({ id, question: JSON.stringify(question) }); });
+  const reply = await new Promise<Reply>((resolve) => { waiting.set(id, resolve); to.postMessage({ id, question: JSON.stringify(question), file }); });
   if (reply.answer === undefined) {
     to.terminate();
     worker = null;

@@ -1,6 +1,6 @@
 // Explore: turn a GPU's knobs and see what binds next (DeLTA model).
 import { el, select } from "../dom";
-import { digits, percent, time } from "../format";
+import { digits, percent, short, time } from "../format";
 import { sortable, type Column } from "../table";
 import type { DesignAnswer, ExploreAnswer } from "./answers";
 import { ask, latest } from "./ask";
@@ -8,7 +8,7 @@ import { designChart } from "./charts";
 import { BOTTLENECK_COLORS, BOTTLENECK_NAMES, legend, tag } from "./colors";
 import type { Page } from "./main";
 import { button, card, chartBox, csvButton, numberField, pngButton, problem, section, slider } from "./parts";
-import { catalogue, gpuSelect } from "./run";
+import { catalogue, copies, gpuSelect, options } from "./run";
 
 const KNOBS: [string, string][] = [
   ["sm_count", "SMs"], ["mac_per_sm", "MACs of an SM"], ["reg", "Registers of an SM"], ["smem_size", "Shared memory of an SM"],
@@ -44,7 +44,7 @@ export const explore: Page = async (root, params) => {
     { title: "cost", value: (d) => d.cost, text: (d) => `${digits(d.cost)}x`, hint: "chip resources as a multiple of the base, by data/area_weights.toml" },
     { title: "binds", value: (d) => d.bottleneck, text: (d) => d.bottleneck, node: (d) => bind(d.bottleneck) },
     { title: "then", value: (d) => d.next_bottleneck, text: (d) => d.next_bottleneck, node: (d) => bind(d.next_bottleneck) },
-    { title: "layers", value: (d) => Object.keys(d.bottlenecks).length, text: (d) => Object.entries(d.bottlenecks).map(([k, n]) => `${k} ${n}`).join(", "), hint: "layers by what binds them" },
+    { title: "layers", words: true, value: (d) => Object.keys(d.bottlenecks).length, text: (d) => Object.entries(d.bottlenecks).map(([k, n]) => `${k} ${n}`).join(", "), hint: "layers by what binds them" },
     { title: "changes", value: (d) => describe(d.scales), text: (d) => describe(d.scales) },
   ];
 
@@ -73,7 +73,7 @@ export const explore: Page = async (root, params) => {
     turn();
   }, fail);
 
-  const knobs = KNOBS.map(([key, label]) => ({ key, ...slider(key, label, { min: -24, max: 48, step: 1, value: toPlace(params.number(key) ?? 1) }, (v) => `${digits(toScale(v))}x`, (v) => { params.set({ [key]: toScale(v) === 1 ? null : toScale(v) }); turn(); }) }));
+  const knobs = KNOBS.map(([key, label]) => ({ key, ...slider(key, label, { min: -24, max: 48, step: 1, value: toPlace(params.number(key) ?? 1) }, (v) => `${short(toScale(v))}x`, (v) => { params.set({ [key]: toScale(v) === 1 ? null : toScale(v) }); turn(); }) }));
   const tile = select("tile", "CTA tile", [["128", "128 x 128"], ["256", "256 x 256"]], params.get("tile", "128"), (v) => { params.set({ tile: v === "128" ? null : v }); turn(); });
   const preset = (wanted: Record<string, number>): void => {
     for (const knob of knobs) {
@@ -88,6 +88,8 @@ export const explore: Page = async (root, params) => {
   };
   const buttons = el("div", { class: "legend", role: "group", "aria-label": "presets: the nine options of the DeLTA paper" });
   const set = (changes: Record<string, string | number | null>): void => { params.set(changes); askPresets({ ask: "explore", ...base() }); };
+  const words = (): string[] => ["explore", params.get("network", "resnet152"), ...options({ base: params.get("base", "titan-xp"), batch: params.number("batch") }),
+    ...(Object.keys(scales()).length ? Object.entries(scales()).flatMap(([key, value]) => ["--vary", `${key}=${value}`]) : ["--options", "delta-paper"])];
   const name = (): string => `${params.get("network", "resnet152")}-${params.get("base", "titan-xp")}-designs`;
   root.append(
     el("div", { class: "controls" },
@@ -98,12 +100,12 @@ export const explore: Page = async (root, params) => {
     section("knobs", "Knobs", el("div", { class: "knobs" }, ...knobs.map((k) => k.field))),
     failed, out, live,
     section("designs", "Your design beside the paper's nine options", legend(BOTTLENECK_COLORS, BOTTLENECK_NAMES, Object.keys(BOTTLENECK_COLORS)), chart.box,
-      el("div", { class: "controls" }, pngButton("png", chart, name), csvButton("csv", () => all().map((d) => ({ ...d, ...d.scales })), name)), table,
+      el("div", { class: "controls" }, pngButton("png", chart, name), csvButton("csv", () => all().map((d) => ({ ...d, ...d.scales })), name), ...copies(words)), table,
       el("p", { class: "note" }, "Convolution layers by the published DeLTA model (docs/delta.md); a bar is split by what binds the time that is left.")));
   askPresets({ ask: "explore", ...base() });
 };
 
 function describe(scales: Record<string, number>): string {
   const changed = Object.entries(scales).filter(([k, v]) => v !== (k === "tile" ? 128 : 1));
-  return changed.map(([k, v]) => `${k}=${digits(v)}`).join(" ") || "none";
+  return changed.map(([k, v]) => `${k}=${short(v)}`).join(" ") || "none";
 }

@@ -25,9 +25,11 @@ export class Params {
   }
 
   /** The query of another page with the same job. */
-  shared(): string {
+  shared(model?: string): string {
     const out = new URLSearchParams();
     for (const key of SHARED) if (this.values.has(key)) out.set(key, this.get(key));
+    // Another model has sizes of its own.
+    if (model) { out.set("model", model); out.delete("batch"); out.delete("seq"); }
     const search = out.toString();
     return search ? `?${search}` : "";
   }

@@ -7,8 +7,8 @@ import { latest } from "./ask";
 import { layerChart } from "./charts";
 import { BOUND_COLORS, BOUND_NAMES, legend, tag } from "./colors";
 import type { Page } from "./main";
-import { card, chartBox, copyButton, csvButton, list, pngButton, problem, section } from "./parts";
-import { asCommand, asPython, catalogue, DEFAULT_GPU, question, runForm, runName } from "./run";
+import { card, chartBox, csvButton, list, pngButton, problem, section } from "./parts";
+import { catalogue, DEFAULT_GPU, jobCopies, question, runForm, runName } from "./run";
 
 const bound = (key: string): HTMLElement => tag(BOUND_COLORS[key], BOUND_NAMES[key]);
 
@@ -86,8 +86,7 @@ export const predict: Page = async (root, params) => {
     if (params.get("layer")) requestAnimationFrame(() => drill.scrollIntoView({ block: "nearest" }));
   };
 
-  const own: () => [string, string][] = () => [["gpu", params.get("gpu", DEFAULT_GPU)]];
-  const copy = el("div", { class: "controls" }, copyButton("copy-command", "Copy as command", () => asCommand("predict", params, own())), copyButton("copy-python", "Copy as Python", () => asPython("predict", params, own())));
+  const copy = el("div", { class: "controls" }, ...jobCopies("predict", params, () => [["gpu", params.get("gpu", DEFAULT_GPU)]]));
   const helps = el("div", { id: "helps", "aria-live": "polite" });
   const askHelps = latest<Ranking>((ranking) => { helps.replaceChildren(advice(ranking)); }, () => { helps.replaceChildren(); });
 

@@ -5,13 +5,15 @@ import { digits, percent, si, time } from "../format";
 import { sortable } from "../table";
 import type { Explanation, Part, ProfileAnswer } from "./answers";
 import { askAbout } from "./ask";
+import { takeRecording } from "./files";
+import { ALONE } from "./place";
 import { transferChart } from "./charts";
 import type { Page } from "./main";
 import { card, chartBox, csvButton, list, pngButton, problem, section } from "./parts";
-import { catalogue, gpuSelect } from "./run";
+import { catalogue, copies, gpuSelect, options } from "./run";
 
 /** The last answer, so that going to another page and back keeps it. */
-let last: ProfileAnswer | null = null;
+let last: { answer: ProfileAnswer; name: string } | null = null;
 
 function bars(id: string, title: string, parts: Part[]): HTMLElement | null {
   if (parts.length === 0) return null;
@@ -60,7 +62,7 @@ function elsewhere(answer: ProfileAnswer): HTMLElement {
       { title: "iteration", value: (g) => g.iteration_ms, text: (g) => time(g.iteration_ms * 1e3) },
       { title: "90 %", value: (g) => g.high_ms, text: (g) => `${time(g.low_ms * 1e3)} to ${time(g.high_ms * 1e3)}` },
       { title: "GPU busy", value: (g) => g.gpu_busy_ms, text: (g) => time(g.gpu_busy_ms * 1e3) },
-      { title: "to know", value: (g) => g.notes.length, text: (g) => g.notes.join("; ") },
+      { title: "to know", words: true, value: (g) => g.notes.length, text: (g) => g.notes.join("; ") },
     ], 1));
 }
 
@@ -77,17 +79,20 @@ function untimed(u: NonNullable<ProfileAnswer["untimed"]>): HTMLElement {
 export const profile: Page = async (root, params) => {
   const lists = await catalogue();
   const out = el("div", { id: "result", "aria-live": "polite" });
-  const show = (answer: ProfileAnswer): void => {
-    last = answer;
-    out.replaceChildren(...(answer.explanation ? [explained(answer.explanation)] : answer.untimed ? [untimed(answer.untimed)] : []), elsewhere(answer));
+  const show = (answer: ProfileAnswer, name: string): void => {
+    last = { answer, name };
+    out.replaceChildren(...(answer.explanation ? [explained(answer.explanation)] : answer.untimed ? [untimed(answer.untimed)] : []), elsewhere(answer),
+      section("ask-again", "The same elsewhere", el("div", { class: "controls" }, ...copies(() => ["transfer", name, ...options({ to: params.get("to", "all"), from: params.get("from") })]))));
   };
   const input = el("input", { type: "file", id: "file", class: "visually-hidden", accept: ".json,.gz,.zst,.sqlite,.csv" });
   const zone = el("label", { class: "drop", for: "file" }, el("strong", {}, "Drop a recording here, or choose one"),
-    el("span", {}, "PyTorch profiler JSON, Nsight Systems SQLite, Nsight Compute CSV, Chakra JSON; plain, .gz or .zst. It is read by the server you started and kept nowhere."));
+    el("span", {}, "PyTorch profiler JSON, Nsight Compute CSV, Chakra JSON, plain, .gz or .zst" + (ALONE ? ". It is read inside this page and sent nowhere; SQLite files of Nsight Systems need `preflop serve`." : ", Nsight Systems SQLite. It is read by the server you started and kept nowhere.")));
   const send = async (file: File): Promise<void> => {
     out.replaceChildren(el("p", { class: "status", role: "status" }, `Reading ${file.name} (${si(file.size, "B")})...`));
     try {
-      show(await askAbout<ProfileAnswer>(file, file.name, params.get("from")));
+      const from = params.get("from");
+      const to = params.get("to");
+      show(await askAbout<ProfileAnswer>(file, { ask: "profile", ...(from ? { from } : {}), ...(to ? { to: [to] } : {}) }), file.name);
     } catch (error) {
       out.replaceChildren(problem(error));
     }
@@ -97,8 +102,10 @@ export const profile: Page = async (root, params) => {
   input.addEventListener("change", () => take(input.files?.[0]));
   for (const kind of ["dragenter", "dragover"]) zone.addEventListener(kind, (e) => { e.preventDefault(); zone.classList.add("over"); });
   for (const kind of ["dragleave", "drop"]) zone.addEventListener(kind, () => zone.classList.remove("over"));
-  zone.addEventListener("drop", (e) => { e.preventDefault(); take(e.dataTransfer?.files[0]); });
   root.append(input, zone, el("div", { class: "controls" },
-    gpuSelect("from", "Recorded on", lists.gpus, params.get("from"), (v) => { params.set({ from: v }); if (current) void send(current); }, "as the recording says")), out);
-  if (last) show(last);
+    gpuSelect("from", "Recorded on", lists.gpus, params.get("from"), (v) => { params.set({ from: v }); if (current) void send(current); }, "as the recording says"),
+    gpuSelect("to", "Carried to", lists.gpus, params.get("to"), (v) => { params.set({ to: v }); if (current) void send(current); }, "all GPUs")), out);
+  const given = takeRecording();
+  if (given) take(given);
+  else if (last) show(last.answer, last.name);
 };

@@ -1,18 +1,24 @@
 // The job: model, sizes, formats. Every page that predicts has this form.
 import { el, select } from "../dom";
 import { digits, si } from "../format";
-import type { GpuInfo, ModelInfo } from "./answers";
+import type { GpuInfo, ListedModel } from "./answers";
+import { dropped, isFile, plainName } from "./files";
 import { ask, type Question } from "./ask";
 import type { Params } from "./params";
-import { numberField, slider } from "./parts";
+import { copyButton, numberField, slider } from "./parts";
 
-export interface Catalogue { models: ModelInfo[]; gpus: GpuInfo[]; }
+export interface Catalogue { models: ListedModel[]; gpus: GpuInfo[]; }
 
 let kept: Promise<Catalogue> | null = null;
 
 /** Models and GPUs, asked for once. */
-export function catalogue(): Promise<Catalogue> {
-  kept ??= Promise.all([ask<ModelInfo[]>({ ask: "models" }), ask<GpuInfo[]>({ ask: "gpus" })]).then(([models, gpus]) => ({ models, gpus }));
+export async function catalogue(): Promise<Catalogue> {
+  const { models, gpus } = await builtIn();
+  return { models: [...dropped(), ...models], gpus };
+}
+
+function builtIn(): Promise<Catalogue> {
+  kept ??= Promise.all([ask<ListedModel[]>({ ask: "models" }), ask<GpuInfo[]>({ ask: "gpus" })]).then(([models, gpus]) => ({ models, gpus }));
   kept.catch(() => { kept = null; });
   return kept;
 }
@@ -20,7 +26,7 @@ export function catalogue(): Promise<Catalogue> {
 export const DEFAULT_GPU = "h200";
 export const DEFAULT_MODEL = "resnet50";
 const DEFAULT_PRECISION = "pytorch";
-const PRECISIONS: [string, string][] = [
+export const PRECISIONS: [string, string][] = [
   [DEFAULT_PRECISION, "PyTorch's default"], ["fp32", "fp32, no TF32"], ["tf32", "tf32"], ["amp", "amp (autocast)"],
   ["bf16", "bf16"], ["fp16", "fp16"], ["fp8", "fp8"],
 ];
@@ -45,21 +51,31 @@ const quoted = (word: string): string => (/^[\w./,=:-]+$/.test(word) ? word : `'
 
 /** The job as words of a command; `more` are its own options. */
 function words(command: string, params: Params, more: [string, string][]): string[] {
-  const given = ["batch", "seq", "precision", "mode", "optimizer"].flatMap((key) => (params.get(key) ? [[key, params.get(key)]] : []));
-  return [command, params.get("model", DEFAULT_MODEL), ...[...more, ...given].flatMap(([key, value]) => [`--${key}`, value])];
+  const given = ["batch", "seq", "precision", "mode", "optimizer"].flatMap((key) => (params.get(key) && !more.some(([own]) => own === key) ? [[key, params.get(key)]] : []));
+  return [command, plainName(params.get("model", DEFAULT_MODEL)), ...[...more, ...given].flatMap(([key, value]) => [`--${key}`, value])];
 }
 
 /** The same question on the command line. */
-export const asCommand = (command: string, params: Params, more: [string, string][]): string =>
-  ["preflop", ...words(command, params, more)].map(quoted).join(" ");
+const asCommand = (all: string[]): string => ["preflop", ...all].map(quoted).join(" ");
 
 /** The same question in Python. */
-export const asPython = (command: string, params: Params, more: [string, string][]): string =>
-  `import json, subprocess\n\ncommand = ${JSON.stringify(["preflop", ...words(command, params, more), "--json"])}\nanswer = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)\n`;
+const asPython = (all: string[]): string =>
+  `import json, subprocess\n\ncommand = ${JSON.stringify(["preflop", ...all, "--json"])}\nanswer = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)\n`;
+
+/** Copies of a question for the command line and for Python. `all` are the words behind `preflop`. */
+export const copies = (all: () => string[]): HTMLElement[] =>
+  [copyButton("copy-command", "Copy as command", () => asCommand(all())), copyButton("copy-python", "Copy as Python", () => asPython(all()))];
+
+/** The same for a question about the job in the address. */
+export const jobCopies = (command: string, params: Params, more: () => [string, string][]): HTMLElement[] => copies(() => words(command, params, more()));
+
+/** Words of options that are set. */
+export const options = (of: Record<string, string | number | boolean | null | undefined>): string[] =>
+  Object.entries(of).flatMap(([key, value]) => (value === null || value === undefined || value === "" || value === false ? [] : value === true ? [`--${key}`] : [`--${key}`, String(value)]));
 
 /** A name for files that are saved. */
 export const runName = (params: Params, ...more: string[]): string =>
-  [params.get("model", DEFAULT_MODEL), ...more, params.get("precision", DEFAULT_PRECISION), params.get("mode", "train")].join("-").replace(/[^a-z0-9]+/gi, "-");
+  [plainName(params.get("model", DEFAULT_MODEL)), ...more, params.get("precision", DEFAULT_PRECISION), params.get("mode", "train")].join("-").replace(/[^a-z0-9]+/gi, "-");
 
 /** A select of options in groups. */
 export function grouped(id: string, label: string, groups: Map<string, [string, string][]>, value: string, changed: (v: string) => void): HTMLElement {
@@ -95,12 +111,26 @@ export function gpuSelect(id: string, label: string, gpus: GpuInfo[], value: str
 const toBatch = (v: number): number => Math.max(1, Math.round(2 ** (v / 8)));
 const toSlider = (batch: number): number => Math.round(8 * Math.log2(batch));
 
+/** A model of the list; a file that was dropped elsewhere is still called by its name. */
+export function chosen(models: ListedModel[], name: string): ListedModel & { any_batch?: boolean } {
+  const found = models.find((m) => m.name === name) ?? models.find((m) => m.name === DEFAULT_MODEL) ?? models[0];
+  return isFile(name) && found.name !== name ? { ...found, name, title: plainName(name), family: "your files", any_batch: true, default_seq: null } : found;
+}
+
+/** A select of models, files that were dropped first. */
+export function modelSelect(models: ListedModel[], value: string, changed: (v: string) => void): HTMLElement {
+  const listed = models.some((m) => m.name === value) ? models : [chosen(models, value), ...models];
+  const label = (m: ListedModel): string => (isFile(m.name) ? plainName(m.name) : `${m.name} (${si(m.parameters, "").trim()})`);
+  return grouped("model", "Model", byGroup(listed, (m) => m.family, (m) => [m.name, label(m)]), value, changed);
+}
+
 /** The form of a job. `changed` is called with the address already set. */
 export function runForm(params: Params, { models, gpus }: Catalogue, withGpu: boolean, changed: () => void): HTMLElement {
   const form = el("form", { class: "controls", "aria-label": "job" });
   form.addEventListener("submit", (e) => e.preventDefault());
   const build = (): void => {
-    const model = models.find((m) => m.name === params.get("model", DEFAULT_MODEL)) ?? models[0];
+    const model = chosen(models, params.get("model", DEFAULT_MODEL));
+    const steady = model.family === "your files" && !model.any_batch;
     const set = (changes: Record<string, string | number | null>): void => { params.set(changes); changed(); };
     const batch = params.number("batch") ?? model.default_batch;
     const moved = slider("batch-slider", "Batch", { min: 0, max: 80, step: 1, value: Math.min(80, toSlider(batch)) }, (v) => String(toBatch(v)), (v) => {
@@ -109,12 +139,11 @@ export function runForm(params: Params, { models, gpus }: Catalogue, withGpu: bo
     });
     moved.field.querySelector("output")?.remove();
     const number = numberField("batch", "samples", batch, String(model.default_batch), (v) => { if (v) moved.show(Math.min(80, toSlider(v))); set({ batch: v }); });
-    const groups = byGroup(models, (m) => m.family, (m) => [m.name, `${m.name} (${si(m.parameters, "").trim()})`]);
     form.replaceChildren(
-      grouped("model", "Model", groups, model.name, (v) => { params.set({ model: v, batch: null, seq: null, layer: null }); build(); changed(); }),
+      modelSelect(models, model.name, (v) => { params.set({ model: v, batch: null, seq: null, layer: null }); build(); changed(); }),
       ...(withGpu ? [gpuSelect("gpu", "GPU", gpus, params.get("gpu", DEFAULT_GPU), (v) => set({ gpu: v }))] : []),
-      moved.field, number,
-      ...(model.default_seq === null ? [] : [numberField("seq", "Sequence", params.number("seq") ?? model.default_seq, String(model.default_seq), (v) => set({ seq: v }), model.max_seq ?? 1048576)]),
+      ...(steady ? [] : [moved.field, number]),
+      ...(steady || model.default_seq === null ? [] : [numberField("seq", "Sequence", params.number("seq") ?? model.default_seq, String(model.default_seq), (v) => set({ seq: v }), model.max_seq ?? 1048576)]),
       select("precision", "Precision", PRECISIONS, params.get("precision", DEFAULT_PRECISION), (v) => set({ precision: v })),
       select("mode", "Mode", [["train", "training"], ["infer", "inference"]], params.get("mode", "train"), (v) => { params.set({ mode: v, optimizer: v === "infer" ? null : params.get("optimizer") }); build(); changed(); }),
       ...(params.get("mode", "train") === "infer" ? [] : [select("optimizer", "Optimizer", [["", `default (${model.optimizer}, foreach)`], ...OPTIMIZERS], params.get("optimizer"), (v) => set({ optimizer: v }))]),

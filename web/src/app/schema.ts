@@ -36,6 +36,36 @@ export type Assumption = {
   why: string;
 };
 
+/** One batch. The unit stands in every name. */
+export type BatchRun = {
+  /** Milliseconds of a whole answer. */
+  answer_ms: number;
+  /** Sequences at once. */
+  batch: number;
+  /** Does it fit, with reserve? */
+  fits: boolean;
+  /** Keys and values at the end. */
+  kv_mib: number;
+  /** Memory at its peak. */
+  memory_mib: number;
+  /** Written tokens a second of all users. */
+  tokens_per_s: number;
+  /** Written tokens a second of one user. */
+  tokens_per_s_per_user: number;
+  /** Upper end of the interval of `tpot_ms`. */
+  tpot_high_ms: number;
+  /** Lower end of the interval of `tpot_ms`. */
+  tpot_low_ms: number;
+  /** Milliseconds between two tokens, in the mean over the answer. */
+  tpot_ms: number;
+  /** Milliseconds to the first token. */
+  ttft_ms: number;
+  /** Dollars of a million written tokens. */
+  usd_per_million_tokens?: number;
+  /** Are the limits kept? */
+  within_limits: boolean;
+};
+
 /** A change that needs less memory, and what it does to the time. */
 export type Change = {
   /** In words. */
@@ -62,6 +92,17 @@ export type Cheaper = {
   iteration_ms: number;
   /** Its price. */
   usd_per_hour: number;
+/** A collective of an iteration. */
+export type CollectiveUse = {
+  bus_gbs: number;
+  bytes: number;
+  count: number;
+  exposed_us: number;
+  gpus: number;
+  group: string;
+  time_us: number;
+  what: string;
+  where: string;
 };
 
 export type DeltaAnswer = {
@@ -121,6 +162,43 @@ export type Fact = {
   source: string;
   /** The figure, in the unit that the key names. */
   value: number;
+};
+
+/** The answer with what was asked, with the names and units that scripts rely on. */
+export type GenerateAnswer = {
+  /** That batch. */
+  goodput_batch: number | null;
+  /** Tokens a second of the best batch that fits and keeps the limits; 0 if none does. */
+  goodput_tokens_per_s: number;
+  /** The largest batch that fits with whole answers; 0 if none does. */
+  largest_batch: number;
+  /** The batches asked for. */
+  runs: BatchRun[];
+  gpu: string;
+  /** What the card has. */
+  gpu_memory_mib: number;
+  model: string;
+  notes: string[];
+  output: number;
+  precision: string;
+  price_date?: string;
+  prompt: number;
+  run: string;
+  stack: string;
+  traffic?: TrafficOutcome;
+  usd_per_hour?: number;
+};
+
+/** The answer. */
+export type Generated = {
+  /** That batch. */
+  goodput_batch: number | null;
+  /** Tokens a second of the best batch that fits and keeps the limits; 0 if none does. */
+  goodput_tokens_per_s: number;
+  /** The largest batch that fits with whole answers; 0 if none does. */
+  largest_batch: number;
+  /** The batches asked for. */
+  runs: BatchRun[];
 };
 
 /** A GPU with all its figures. */
@@ -202,6 +280,30 @@ export type LayerLine = {
   time_us: number;
 };
 
+/** A model of the zoo. */
+export type ListedModel = {
+  /** Samples of an iteration unless said. */
+  default_batch: number;
+  /** Tokens of a sample unless said; `None` where there is no sequence. */
+  default_seq: number | null;
+  /** Family: `cnn`, `transformer`, `rnn`, `gan`, ... */
+  family: string;
+  /** What a sample is. */
+  input: string;
+  /** Longest sequence the model can take, if it has a limit. */
+  max_seq: number | null;
+  /** Name on the command line. */
+  name: string;
+  /** Optimizer unless said. */
+  optimizer: string;
+  /** Parameters. */
+  parameters: number;
+  /** One line for people. */
+  title: string;
+  /** Does it write tokens? */
+  generates: boolean;
+};
+
 /** A machine as scripts and pages read it. */
 export type MachineData = {
   device_overhead_us: number;
@@ -225,6 +327,23 @@ export type MemoryParts = {
   workspace_mib: number;
 };
 
+/** What was kept, under which name to ask about it, and what can be chosen. */
+export type ModelFileAnswer = {
+  /** Can another batch be asked for? */
+  any_batch: boolean;
+  batch: number;
+  /** Can prompts and answers be asked for? */
+  generates: boolean;
+  /** `onnx`, `pt2`, `config`, `recorded-step` or `graph`. */
+  kind: string;
+  /** The `model` of questions about it. */
+  model: string;
+  parameters: number;
+  seq: number | null;
+  /** The network's name. */
+  title: string;
+};
+
 /** What is known of a model before it is built. */
 export type ModelInfo = {
   /** Samples of an iteration unless said. */
@@ -245,6 +364,18 @@ export type ModelInfo = {
   parameters: number;
   /** One line for people. */
   title: string;
+};
+
+/** A node of the catalogue. Bandwidths are one way: of a GPU inside, of a node outside. */
+export type NodeInfo = {
+  gpu: string;
+  gpus: number;
+  link_gbs: number;
+  name: string;
+  network: string;
+  network_gbs: number;
+  title: string;
+  topology: string;
 };
 
 /** One GPU. What has no price has no dollars. */
@@ -332,6 +463,110 @@ export type PageView = {
   unknown_share: number;
   zero_flop_launch_share: number;
   zero_flop_time_share: number;
+};
+
+/** The answer. */
+export type ParallelAnswer = {
+  /** Sequences of an iteration over all GPUs. */
+  batch: number;
+  breakdown_ms: Record<string, number>;
+  cluster: string;
+  collectives: CollectiveUse[];
+  fits: boolean;
+  gpu: string;
+  gpu_memory_mib: number;
+  high_ms: number;
+  iteration_ms: number;
+  low_ms: number;
+  /** Share of the products' peak that the model's own FLOPs are. */
+  mfu: number;
+  model: string;
+  /** The fullest rank, with what driver and libraries hold. */
+  needed_mib: number;
+  parallel: ParallelSizes;
+  precision: string;
+  ranks: RankMemory[];
+  samples_per_s: number;
+  seq: number;
+  /** One iteration: a row for each pipeline stage. */
+  timeline: TimelineBar[];
+  tokens_per_s: number;
+  tokens_per_s_per_gpu: number;
+  usd_per_hour: number | null;
+  usd_per_million_tokens: number | null;
+};
+
+/** How the model is cut. */
+export type ParallelSizes = {
+  cp: number;
+  dp: number;
+  ep: number;
+  global_batch: number;
+  gpus: number;
+  interleave: number;
+  micro_batch: number;
+  microbatches: number;
+  nodes: number;
+  plan: string;
+  pp: number;
+  recompute: string;
+  schedule: string;
+  sequence_parallel: boolean;
+  stack: string;
+  tp: number;
+  zero: number;
+};
+
+/** Percentiles of a time, in milliseconds. */
+export type Percentiles = {
+  p50_ms: number;
+  p90_ms: number;
+  p99_ms: number;
+};
+
+/** The plans, the best first. */
+export type PlanAnswer = {
+  cluster: string;
+  /** Plans that were tried, and how many of them do not fit. */
+  considered: number;
+  global_batch: number;
+  gpu: string;
+  gpu_memory_mib: number;
+  gpus: number;
+  model: string;
+  plans: PlanRow[];
+  seq: number;
+  too_large: number;
+  why_not: WhyNot[];
+};
+
+/** One plan. */
+export type PlanRow = {
+  cp: number;
+  dp: number;
+  ep: number;
+  global_batch: number;
+  gpus: number;
+  interleave: number;
+  micro_batch: number;
+  microbatches: number;
+  nodes: number;
+  plan: string;
+  pp: number;
+  recompute: string;
+  schedule: string;
+  sequence_parallel: boolean;
+  stack: string;
+  tp: number;
+  zero: number;
+  breakdown_ms: Record<string, number>;
+  iteration_ms: number;
+  joules_per_iteration: number;
+  memory_mib: number;
+  tokens_per_s: number;
+  tokens_per_s_per_gpu: number;
+  usd_per_hour: number | null;
+  usd_per_million_tokens: number | null;
 };
 
 /** What was asked for. */
@@ -440,6 +675,19 @@ export type Prediction = {
   unmodelled: Unmodelled[];
 };
 
+/** Memory of the GPUs of one pipeline stage. */
+export type RankMemory = {
+  activations_mib: number;
+  fits: boolean;
+  gathered_mib: number;
+  gradients_mib: number;
+  needed_mib: number;
+  optimizer_mib: number;
+  reserve_mib: number;
+  stage: number;
+  weights_mib: number;
+};
+
 /** The answer of `advise`. */
 export type Ranking = {
   /** Options of it that are on already. */
@@ -508,6 +756,33 @@ export type RowData = {
   time_us: number;
 };
 
+/** The curve. */
+export type ScaleAnswer = {
+  gpu: string;
+  growth: string;
+  model: string;
+  node: string;
+  points: ScalePoint[];
+  seq: number;
+};
+
+/** One size. */
+export type ScalePoint = {
+  /** Throughput of a GPU over that of the smallest size that fits. */
+  efficiency: number;
+  efficiency_high: number;
+  efficiency_low: number;
+  exposed_share: number;
+  fits: boolean;
+  global_batch: number;
+  gpus: number;
+  iteration_ms: number | null;
+  memory_mib: number | null;
+  plan: string | null;
+  pp_bubble_share: number;
+  tokens_per_s: number | null;
+};
+
 /** How much of each resource, as a multiple of the base machine; the tile edge is a size. */
 export type Scales = {
   /** DRAM_BW of the chip. */
@@ -530,11 +805,58 @@ export type Scales = {
   tile: number;
 };
 
+/** Something that a pipeline stage does. */
+export type TimelineBar = {
+  end_ms: number;
+  microbatch: number;
+  stage: number;
+  start_ms: number;
+  what: string;
+};
+
+/** What came of it. */
+export type TrafficOutcome = {
+  /** Requests that were answered by the end of the arrivals. */
+  answered: number;
+  /** Requests that arrived. */
+  arrived: number;
+  /** Answered requests a second that kept the limits. */
+  goodput_per_s: number;
+  /** From arrival to the last token. */
+  latency: Percentiles;
+  /** Most that waited at once. */
+  longest_queue: number;
+  /** Requests that ran at once, in the mean. */
+  mean_batch: number;
+  /** Requests a second that arrived. */
+  rate: number;
+  /** Does the queue grow without end? */
+  saturated: boolean;
+  /** Seconds of arrivals. */
+  seconds: number;
+  /** Steps. */
+  steps: number;
+  /** Written tokens a second. */
+  tokens_per_s: number;
+  /** Between tokens, in the mean of an answer. */
+  tpot: Percentiles;
+  /** To the first token. */
+  ttft: Percentiles;
+};
+
 /** An operator we know by name only, and how much of the GPU's time that concerns. */
 export type Unmodelled = {
   count: number;
   op: string;
   share: number;
+};
+
+/** Another value of a size, and what it would do. */
+export type WhyNot = {
+  change: string;
+  /** Time over the best plan's, where it fits. */
+  ratio: number | null;
+  why: string;
 };
 
 /** What one iteration says about tokens. */

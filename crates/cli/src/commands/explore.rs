@@ -240,7 +240,9 @@ fn columns(report: &Report) -> Columns {
 fn bars(report: &Report, workload: &Workload) -> anyhow::Result<Chart> {
     let base = workload.evaluate(&Design { name: "base".to_string(), scales: Scales::default() })?;
     let shares = |counts: [u64; 6]| counts.map(|n| n as f64 / report.layers.max(1) as f64);
-    let mut chosen: Vec<&DesignRow> = report.designs.iter().collect();
+    // The base has a bar of its own.
+    let mut chosen: Vec<&DesignRow> =
+        report.designs.iter().filter(|r| r.scales != Scales::default()).collect();
     let mut which = "designs";
     if chosen.len() > MAX_BARS {
         chosen.retain(|r| r.on_front);

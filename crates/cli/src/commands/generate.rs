@@ -237,18 +237,7 @@ fn served<'a>(
         let message = format!("`{}` has no fp8, so keys and values cannot be kept in it", gpu.name);
         return Err(InputError::new(message).hint("use `--kv bf16`").into());
     }
-    let seen = ["token", "prompt"].iter().all(|kind| constants.speaks(kind, gpu) == Some(gpu.architecture));
-    notes.push(if seen {
-        "no whole step of a server was measured: kernels of this GPU's generation were, and the interval is wide".to_string()
-    } else {
-        "no kernel of a server was measured on this GPU's generation: those of its nearest kin stand in".to_string()
-    });
-    if weights == WeightFormat::Int8 || weights == WeightFormat::Nvfp4 {
-        notes.push(format!(
-            "no product with {} weights was fitted: its time follows from its bytes",
-            weights.name()
-        ));
-    }
+    notes.extend(preflop_language::served::notes(constants, weights, gpu));
     let formats = Formats { weights, kv_bytes: if kv == KvFormat::Fp8 { 1.0 } else { 2.0 } };
     Ok(Served { plan, parameters, formats, constants, model, gpu })
 }

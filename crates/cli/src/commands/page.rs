@@ -11,7 +11,7 @@ use std::io::Write as _;
 
 /// Write the whole tool as one web page that needs no server and no network
 ///
-/// Predict, Compare, Roofline, Explore and Accuracy as `preflop serve` shows them, computed in the browser that opens the file.
+/// All pages of `preflop serve` but the API, computed in the browser that opens the file; models and recordings are dropped on it.
 /// The address of the page behind its `#` holds its state.
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES

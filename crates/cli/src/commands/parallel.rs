@@ -16,7 +16,7 @@ use preflop_cluster::iteration::{Outcome, Setting, ShardCosts};
 use preflop_cluster::model::{Attention, Transformer};
 use preflop_cluster::rank::CoreTimes;
 use preflop_cluster::strategy::{Recompute, Strategy};
-use preflop_cluster::timeline::{self, Bar, Durations};
+use preflop_cluster::timeline::{self, Bar};
 use preflop_cluster::{Cluster, ClusterError};
 use preflop_core::time::TimeModel;
 use preflop_core::{Dtype, model::Precision};
@@ -129,7 +129,7 @@ fn sharded(
         Ok((setting.predict(s, &costs, &times)?, costs))
     };
     let (outcome, costs) = predict(strategy)?;
-    let bars = bars(strategy, &outcome, &costs, asked.transformer);
+    let bars = timeline::of_outcome(strategy, &outcome, &costs, asked.transformer);
     write_views(asked.args, &bars, &outcome, &asked.transformer.name, cluster)?;
     let alone = one_gpu(asked, strategy, &times, formats).ok();
     let suggestions = suggestions(strategy, &outcome, &|s| predict(s).ok().map(|(o, _)| o));
@@ -172,35 +172,6 @@ fn one_gpu(
         ShardCosts::new(asked.transformer, one.shard(asked.subject.seq, formats[0], formats[1]), times);
     let samples = strategy.global_batch as f64 / strategy.gpus() as f64;
     Ok(setting.predict(&one, &costs, times)?.time * samples / one.global_batch as f64)
-}
-
-/// The bars of the timeline: each stage's share of what the prediction says.
-fn bars(strategy: &Strategy, outcome: &Outcome, costs: &ShardCosts, model: &Transformer) -> Vec<Bar> {
-    let m = strategy.microbatches() as f64;
-    let b = outcome.breakdown;
-    let slowest = (b.compute + b.recompute + b.tp_exposed + b.cp_exposed + b.ep_exposed + b.host_exposed) / m;
-    let layers = model.layers as f64 / strategy.pp as f64;
-    let (f, r) = (costs.forward.time, costs.backward.time);
-    let again = match strategy.recompute {
-        Recompute::Full => f,
-        Recompute::Selective => costs.core.time,
-        Recompute::None => 0.0,
-    };
-    let weight = |stage: u64| {
-        let first = if stage == 0 { [costs.embedding[0].time, costs.embedding[1].time] } else { [0.0; 2] };
-        let last = if stage + 1 == strategy.pp { [costs.head[0].time, costs.head[1].time] } else { [0.0; 2] };
-        [layers * f + first[0] + last[0], layers * (r + again) + first[1] + last[1]]
-    };
-    let most = (0..strategy.pp).map(|s| weight(s).iter().sum::<f64>()).fold(1e-12, f64::max);
-    let scale = slowest / most;
-    let durations = Durations {
-        forward: (0..strategy.pp).map(|s| weight(s)[0] * scale).collect(),
-        backward: (0..strategy.pp).map(|s| weight(s)[1] * scale).collect(),
-        transfer: b.pp_transfer / (2.0 * (m + strategy.pp as f64 - 1.0)),
-        data: b.dp_exposed,
-        optimizer: b.optimizer,
-    };
-    timeline::bars(strategy, &durations)
 }
 
 fn write_views(

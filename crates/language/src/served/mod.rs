@@ -10,3 +10,23 @@ pub mod stack;
 
 pub use constants::Constants;
 pub use stack::{Formats, Served, WeightFormat};
+
+use preflop_core::Gpu;
+
+/// What a reader of a server's times should know: what was measured, and what follows from bytes alone.
+pub fn notes(constants: &Constants, weights: WeightFormat, gpu: &Gpu) -> Vec<String> {
+    let seen = ["token", "prompt"].iter().all(|kind| constants.speaks(kind, gpu) == Some(gpu.architecture));
+    let mut notes = vec![if seen {
+        "no whole step of a server was measured: kernels of this GPU's generation were, and the interval is wide".to_string()
+    } else {
+        "no kernel of a server was measured on this GPU's generation: those of its nearest kin stand in"
+            .to_string()
+    }];
+    if matches!(weights, WeightFormat::Int8 | WeightFormat::Nvfp4) {
+        notes.push(format!(
+            "no product with {} weights was fitted: its time follows from its bytes",
+            weights.name()
+        ));
+    }
+    notes
+}
