@@ -71,6 +71,8 @@ class Cheaper(TypedDict):
     instead_of_usd_per_hour: float
     iteration_ms: float
     usd_per_hour: float
+
+
 class CollectiveUse(TypedDict):
     """A collective of an iteration."""
 

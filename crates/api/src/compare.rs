@@ -159,7 +159,8 @@ fn ways(engine: &Engine, asked: &Compare) -> Result<Vec<(Setup, Arc<Job>)>, ApiE
                 job => job?,
             };
             let precision = job.options.precision;
-            let setup = Setup { batch: job.batch, precision, optimizer: job.options.optimizer };
+            let (optimizer, checkpoint) = (job.options.optimizer, job.form.checkpoint);
+            let setup = Setup { batch: job.batch, precision, optimizer, checkpoint };
             // A recorded step has one format and one batch.
             if out.iter().all(|(known, _)| *known != setup) {
                 out.push((setup, job));

@@ -176,8 +176,7 @@ impl Memory {
     /// The run, lowered now or before.
     pub fn job(&self, run: &Run) -> Result<Arc<Job>, ApiError> {
         let form = run.form();
-        let key: Key =
-            (key_of(&run.model), run.batch, run.seq, run.precision, run.mode, run.optimizer, form);
+        let key: Key = (key_of(&run.model), run.batch, run.seq, run.precision, run.mode, run.optimizer, form);
         self.jobs.get(key, || of(run, &*self.graph(run)?))
     }
 

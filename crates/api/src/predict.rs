@@ -8,7 +8,7 @@ use crate::question::Predict;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit, search};
 use preflop_core::gpu::Assumption;
-use preflop_core::model::{Iteration, OptimizerChoice, Phase, Precision, Run, Step};
+use preflop_core::model::{Iteration, OptimizerChoice, Phase, Precision, Step};
 use preflop_core::ops::Op;
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};

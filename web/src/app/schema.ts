@@ -92,6 +92,8 @@ export type Cheaper = {
   iteration_ms: number;
   /** Its price. */
   usd_per_hour: number;
+};
+
 /** A collective of an iteration. */
 export type CollectiveUse = {
   bus_gbs: number;

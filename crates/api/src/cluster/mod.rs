@@ -6,7 +6,7 @@ pub mod scale;
 
 use crate::engine::Engine;
 use crate::error::ApiError;
-use crate::question::{ClusterRun, Run};
+use crate::question::{Algorithms, ClusterRun, Layout, Run};
 use preflop_cluster::asked::formats;
 use preflop_cluster::collective::Collectives;
 use preflop_cluster::iteration::{Breakdown, Setting};
@@ -16,7 +16,7 @@ use preflop_cluster::plan::Fixed;
 use preflop_cluster::{Cluster, Node};
 use preflop_core::Dtype;
 use preflop_core::cost::Pricing;
-use preflop_core::model::{Mode, Precision};
+use preflop_core::model::{Checkpoint, Mode, Precision, Run as Launching};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -67,6 +67,10 @@ pub(super) fn subject(engine: &Engine, run: &ClusterRun, cluster: &Cluster) -> R
         precision: run.precision.unwrap_or(Precision::Bf16),
         mode: Mode::Train,
         optimizer: None,
+        run: Launching::default(),
+        layout: Layout::default(),
+        checkpoint: Checkpoint::default(),
+        algorithms: Algorithms::default(),
     })?;
     let model = Transformer::recognise(&job.model, &job.iteration)?;
     let dtypes = formats(run.precision, &cluster.node.gpu);

@@ -375,7 +375,8 @@ fn carry(
         Some(work) if work.bytes.0 > 0.0 => wave::gamma(work.flops, work.bytes, peak, gpu),
         _ => unknown_gamma(group.family),
     };
-    let time = analysis.events(group).iter().map(|&i| event_time(analysis.event(i), origin, gpu, gamma)).sum();
+    let time =
+        analysis.events(group).iter().map(|&i| event_time(analysis.event(i), origin, gpu, gamma)).sum();
     let time: Seconds = time;
     (time * change.unknown(group.family), Way::Wave, uncertainty::WAVE_LOG_HALF_WIDTH)
 }
