@@ -232,7 +232,18 @@ pub fn document() -> Value {
 }
 
 /// Fields of a run, shared by several questions.
-const RUN: [&str; 6] = ["model", "batch", "seq", "precision", "mode", "optimizer"];
+const RUN: [&str; 10] = [
+    "model",
+    "batch",
+    "seq",
+    "precision",
+    "mode",
+    "optimizer",
+    "run",
+    "layout",
+    "checkpoint",
+    "algorithms",
+];
 /// Fields of a run on several GPUs.
 const CLUSTER_RUN: [&str; 3] = ["model", "seq", "precision"];
 

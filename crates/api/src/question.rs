@@ -46,7 +46,7 @@ pub struct Run {
     pub layout: Layout,
     /// Activation checkpointing: `none`, `full`, or `every=K` with K blocks for each kept input.
     #[serde(default)]
-    #[schema(value_type = String)]
+    #[schema(schema_with = schema::checkpoint)]
     pub checkpoint: Checkpoint,
     /// How algorithms of convolutions are chosen.
     #[serde(default)]

@@ -75,6 +75,12 @@ pub fn launching() -> RefOr<Schema> {
     schema(names(text, Run::ALL.map(Run::name)))
 }
 
+pub fn checkpoint() -> RefOr<Schema> {
+    let text = "Activation checkpointing: `none`, `full`, or `every=K` with K blocks for each kept input.";
+    let object = ObjectBuilder::new().schema_type(Type::String).description(Some(text));
+    schema(object.pattern(Some("^(none|full|every=[1-9][0-9]{0,2})$")).build())
+}
+
 pub fn layout() -> RefOr<Schema> {
     schema(names("How feature maps lie in memory.", ["nchw", "channels-last"]))
 }

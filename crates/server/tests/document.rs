@@ -58,7 +58,10 @@ fn values(document: &Value, schema: &Value) -> BoxedStrategy<Value> {
             .prop_map(|x| Number::from_f64(x).map_or(Value::Null, Value::Number))
             .boxed(),
         "boolean" => any::<bool>().prop_map(Value::Bool).boxed(),
-        "string" => "[a-z0-9._ -]{0,16}".prop_map(Value::String).boxed(),
+        "string" => {
+            let pattern = schema["pattern"].as_str().unwrap_or("[a-z0-9._ -]{0,16}").trim_matches(['^', '$']);
+            proptest::string::string_regex(pattern).unwrap().prop_map(Value::String).boxed()
+        }
         "array" => {
             let fewest = schema["minItems"].as_u64().unwrap_or(1) as usize;
             proptest::collection::vec(values(document, &schema["items"]), fewest..fewest + 4)

@@ -35,7 +35,7 @@ pub fn run(args: ModelsArgs, output: &Output) -> anyhow::Result<()> {
 }
 
 fn list(output: &Output) -> anyhow::Result<()> {
-    let models = zoo::list();
+    let models = preflop_api::catalogue::models();
     if output.json {
         return output::print_json(&models);
     }
@@ -51,7 +51,7 @@ fn list(output: &Output) -> anyhow::Result<()> {
         header.push(("what", Align::Left));
     }
     let mut table = output.table(&header);
-    for m in &models {
+    for m in models.iter().map(|m| &m.info) {
         let mut row = vec![m.name.to_string()];
         if medium {
             row.push(m.family.to_string());
