@@ -232,18 +232,8 @@ pub fn document() -> Value {
 }
 
 /// Fields of a run, shared by several questions.
-const RUN: [&str; 10] = [
-    "model",
-    "batch",
-    "seq",
-    "precision",
-    "mode",
-    "optimizer",
-    "run",
-    "layout",
-    "checkpoint",
-    "algorithms",
-];
+const RUN: [&str; 10] =
+    ["model", "batch", "seq", "precision", "mode", "optimizer", "run", "layout", "checkpoint", "algorithms"];
 /// Fields of a run on several GPUs.
 const CLUSTER_RUN: [&str; 3] = ["model", "seq", "precision"];
 
