@@ -150,14 +150,16 @@ def attention(
     """``scaled_dot_product_attention``: in half precision cuDNN's kernel or flash attention, in fp32 the memory-efficient one, among
     those that ``torch.nn.attention.sdpa_kernel`` leaves.
 
-    fp32 with fewer key heads than query heads, heads whose features don't lie together (transposed ones) and masks that the fused
+    fp32 with fewer key heads than query heads, key heads that would have to be broadcast, heads whose features don't lie together (transposed ones) and masks that the fused
     kernels can't take (they need a gradient, or their rows don't lie together) fall back to plain products. Read off traces of PyTorch 2.11 on an H200.
     """
     half = query.dtype in (torch.float16, torch.bfloat16)
     grouped = enable_gqa and query.size(-3) != key.size(-3)
     unfit = attn_mask is not None and (attn_mask.requires_grad or attn_mask.stride(-1) != 1)
     apart = any(t.stride(-1) != 1 and t.size(-1) > 1 for t in (query, key, value))
-    fused = query.dim() == 4 and not unfit and not apart and query.dtype != torch.float64
+    # One key head for all query heads is broadcast, which only plain products do.
+    alike = grouped or query.dim() != 4 or all(t.shape[:2] == query.shape[:2] for t in (key, value))
+    fused = query.dim() == 4 and alike and not unfit and not apart and query.dtype != torch.float64
     needs_statistics = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
     order = ("cudnn", "flash", "mem_efficient") if _CUDNN_FIRST else ("flash", "mem_efficient", "cudnn")
     can = {

@@ -76,6 +76,19 @@ def test_the_kernels_that_a_program_allows_are_taken() -> None:
     assert counts["aten::bmm"] == 2
 
 
+def test_heads_that_no_fused_kernel_takes_attend_by_plain_products() -> None:
+    """Features that lie apart, and one key head that is broadcast: seen on an H200."""
+    with preflop.record() as graph:
+        whole = torch.randn(2, 8, 64, 32, device="cuda", dtype=torch.bfloat16)
+        apart = torch.randn(2, 8, 32, 64, device="cuda", dtype=torch.bfloat16).transpose(-1, -2)
+        for query, key in ((whole, whole), (apart, apart), (whole, whole[:, :1])):
+            F.scaled_dot_product_attention(query, key, key)
+    counts = graph.operator_counts()
+    assert sum(n for name, n in counts.items() if name.startswith("aten::_scaled_dot_product")) == 1
+    assert counts["aten::bmm"] == 4
+
+
+
 def test_inner_steps_of_an_optimizer_count() -> None:
     model = mlp()
     optimizer, x = torch.optim.LBFGS(model.parameters(), max_iter=4), torch.randn(8, 32)
