@@ -7,6 +7,9 @@ type Reply = { id: number; answer?: string; failed?: string };
 /** The module as it was written into the page: base64 of a gzip stream. */
 async function packed(): Promise<ArrayBuffer> {
   const text = document.getElementById("core")?.textContent?.trim() ?? "";
+  // Newer browsers decode it at once; through an address it takes ten times as long.
+  const { fromBase64 } = Uint8Array as unknown as { fromBase64?: (text: string) => Uint8Array<ArrayBuffer> };
+  if (fromBase64) return fromBase64.call(Uint8Array, text).buffer;
   return (await fetch(`data:application/octet-stream;base64,${text}`)).arrayBuffer();
 }
 
