@@ -43,6 +43,8 @@ _LEFT_OUT = """detach alias lift_fresh _to_copy copy clone empty empty_like empt
     item is_nonzero _unsafe_view _conj resolve_conj rsqrt pow gt lt ge le ne index_put""".split()
 #: The CPU runs recurrent layers as many small products.
 _BESIDE_RECURRENT = ("convolution", "convolution_backward", "embedding", "_ctc_loss", "_pack_padded_sequence")
+#: Of a GPU's plain products, and of the CPU's fused kernel.
+_ATTENTION = ("attention", "attention_backward", "bmm", "_softmax", "_softmax_backward_data")
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "_int_mm", "embedding")
 
 
@@ -69,7 +71,9 @@ def compared(counts: dict[str, int], how: str) -> Counter[str]:
         plain = NAMES.get(plain, plain)
         if plain in _LEFT_OUT or plain.startswith(("_foreach", "profiler::", "torchvision::_cuda_version")):
             continue
-        if how == "all" or plain in (_PRODUCTS if how == "products" else _BESIDE_RECURRENT):
+        if how == "attention" and plain in _ATTENTION:
+            continue
+        if how in ("all", "attention") or plain in (_PRODUCTS if how == "products" else _BESIDE_RECURRENT):
             # A product with and without bias is one product.
             out[{"addmm": "mm", "baddbmm": "bmm"}.get(plain, plain)] += count
     return out

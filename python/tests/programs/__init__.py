@@ -1,7 +1,7 @@
 """Real programs, small: each is a function of a device that runs one step there.
 
 `@program()` lists one. ``compared`` says how its operators are held against those of a CPU run of the same step: "all" that compute,
-only the "products" (where the CPU takes other kernels, or sizes depend on data), only what is beside "recurrent" layers, or "none" where
+only the "products" (where the CPU takes other kernels, or sizes depend on data), only what is beside "recurrent" layers or beside "attention", or "none" where
 there is no such run.
 """
 
