@@ -239,7 +239,8 @@ pub(super) fn volume(o: &Listed, call: &OpCall) -> Counts {
 
 /// Resizing of maps. Backward adds every place of the result to its sources, those that share one after the other.
 pub(super) fn resize(o: &Listed, e: f64, backward: bool) -> Counts {
-    /// Adders to one place from which more do not wait longer each.
+    /// Adders to one place from which more do not wait longer each. Read off 106 gradients of bilinear resizing on an H200 (`operators.csv.gz`), not fitted: the time of a
+    /// place grows with its adders up to about 1,000 and by half as much to 4,000.
     const CROWD: f64 = 3000.0;
     let [b, c, area, places, ..] = o.numbers();
     let shared = (places / area).max(1.0);
