@@ -490,6 +490,43 @@ def measure(path: str, seconds: float) -> None:
                     gc.collect()
 
 
+def profile(path: str, seconds: float) -> None:
+    """Writes what each operator of each network took, with the shapes of its inputs and its kernels."""
+    begin = time.time()
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with open(path, "w", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow("model,precision,mode,operator,shapes,kernels,count,total_us".split(","))
+        for name, (_, precisions) in NETWORKS.items():
+            for precision, mode in ((p, m) for p in precisions for m in ("train", "infer")):
+                if time.time() - begin > seconds:
+                    return
+                try:
+                    step = step_of(name, *made(name), precision, mode)
+                    step()
+                    step()
+                    torch.cuda.synchronize()
+                    with torch.profiler.profile(activities=activities, record_shapes=True) as taken:
+                        step()
+                        torch.cuda.synchronize()
+                    totals: dict[tuple, list[float]] = {}
+                    for event in taken.events():
+                        if event.kernels:
+                            kernels = "|".join(k.name[:120] for k in event.kernels[:12])
+                            total = totals.setdefault((event.name, str(event.input_shapes), kernels), [0, 0.0])
+                            total[0] += 1
+                            total[1] += sum(k.duration for k in event.kernels)
+                    for key, (count, us) in sorted(totals.items(), key=lambda x: -x[1][1]):
+                        out.writerow([name, precision, mode, *key, count, f"{us:.1f}"])
+                    file.flush()
+                    print(f"{time.time() - begin:5.0f} s {name} {precision} {mode}", flush=True)
+                except Exception as error:  # one network must not end the list
+                    print(f"{name} {precision} {mode}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+                step = taken = None
+                gc.collect()
+                torch.cuda.empty_cache()
+
+
 def report(row: dict[str, str], said: object, off: dict[str, list[float]]) -> None:
     """Prints one case and adds how far off it is."""
     kernels = said.to_dict()["kernels"]
@@ -544,5 +581,7 @@ if __name__ == "__main__":
         for name in [n for n in NETWORKS if (n in first) == ("more" in sys.argv)]:
             del NETWORKS[name]
         measure(sys.argv[2], float(sys.argv[3]) if len(sys.argv) > 3 else 300)
+    elif sys.argv[1] == "profile":
+        profile(sys.argv[2], float(sys.argv[3]) if len(sys.argv) > 3 else 300)
     else:
         predict(sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else "h200", sys.argv[4] if len(sys.argv) > 4 else None)

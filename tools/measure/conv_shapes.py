@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Draws convolution shapes for cudnn_choice, with no GPU and no PyTorch: usage: conv_shapes.py COUNT SEED [fp32-nhwc|lines] > shapes.txt
+"""Draws convolution shapes for cudnn_choice, with no GPU and no PyTorch: usage: conv_shapes.py COUNT SEED [fp32-nhwc|lines|groups] > shapes.txt
 
 Half look like layers of networks, half are random; grouped, dilated, rectangular and large filters are drawn more
 often than networks have them, since the choice of engine is least regular there. Depthwise layers in fp32, tf32 and
 bf16 NCHW never reach cuDNN and are left out. With `fp32-nhwc` all are fp32 or tf32 in channels-last layout (as ConvNeXt
 has them), two fifths of them depthwise. With `lines` they are those of one dimension, as networks for sound and sequences have them: long, dilated,
-with wide filters and in groups.
+with wide filters and in groups. With `groups` they are grouped ones as networks have them: RegNet and ResNeXt, shuffled 1x1 layers, discriminators of sound and
+positions of speech models.
 """
 import math
 import random
@@ -41,6 +42,50 @@ def line():
         return None
     dtype = R.choice(("bf16", "bf16", "fp16", "tf32", "fp32"))
     return PHASES[R.choice(("fwd", "fwd", "dgrad", "wgrad"))], FORMATS[dtype], b, ci, 1, w, co, 1, s, stride, 0, pad, dilation, groups, 0
+
+
+def group():
+    """A grouped layer as networks have them, some with other sizes."""
+    kind = R.choices(["net", "pointwise", "sound", "speech", "odd"], [52, 14, 10, 12, 12])[0]
+    b = R.choice((1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256)) if R.random() < .8 else log_uniform(1, 256)
+    h, r, stride, dilation = R.choice((112, 56, 56, 28, 28, 14, 14, 7, 7, 100, 75, 50, 38, 25, 19, 128, 96, 64, 48, 32, 24, 16, 12, 8)), 3, R.choice((1, 1, 1, 2)), 1
+    width = R.choice((4, 8, 8, 16, 16, 16, 24, 24, 32, 32, 40, 48, 48, 56, 64, 64, 112, 120, 128, 168, 232, 264, 328))
+    groups = R.choice((2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 17, 20, 24, 28, 32, 32, 32, 64))
+    ci = co = width * groups
+    w, ph = h, 1
+    if kind == "pointwise":
+        groups = R.choice((2, 2, 3, 4, 4, 8))
+        r, ph, stride = 1, 0, 1
+        ci, co = (groups * R.choice((12, 15, 16, 24, 30, 34, 48, 60, 64, 96, 120, 192, 256, 768)) for _ in range(2))
+        w = h
+        if R.random() < .3:
+            h, w = 1, R.choice((64, 128, 256, 384, 512))
+    elif kind in ("sound", "speech"):
+        h, r, ph = 1, 1, 0
+        if kind == "speech":
+            ci = co = R.choice((512, 768, 768, 1024, 1280))
+            groups, s, stride, w = R.choice((4, 8, 16, 16, 16, 32)), R.choice((128, 128, 95, 64, 31, 19, 15)), 1, R.choice((49, 99, 149, 199, 249, 299, 374, 499, 749, 999, 1499))
+        else:
+            groups, s, stride, w = R.choice((4, 16, 16, 64, 256)), R.choice((41, 41, 21, 15, 5)), R.choice((1, 2, 2, 4)), log_uniform(64, 16000)
+            ci = R.choice((128, 256, 512, 1024))
+            co = R.choice((ci, 2 * ci))
+            if groups >= ci:
+                return None
+        pw = s // 2
+    elif kind == "odd":
+        ci, co = (groups * log_uniform(1, 256) for _ in range(2))
+        r = R.choice((1, 3, 3, 5, 7))
+        ph, h = r // 2, log_uniform(4, 160)
+        w, dilation = h, R.choice((1, 1, 1, 2)) if r > 1 else 1
+        ph *= dilation
+    if kind not in ("sound", "speech"):
+        s, pw = r, ph
+    oh, ow = (h + 2 * ph - dilation * (r - 1) - 1) // stride + 1, (w + 2 * pw - dilation * (s - 1) - 1) // stride + 1
+    if ci == groups or oh < 1 or ow < 1 or 2 * b * oh * ow * co * (ci // groups) * r * s > 4e11 or max(b * ci * h * w, b * co * oh * ow) > 1.5e8:
+        return None
+    dtype = R.choice(("bf16", "bf16", "bf16", "fp16", "tf32", "tf32", "fp32"))
+    nhwc = kind not in ("sound", "speech") and dtype in ("bf16", "fp16") and R.random() < .35
+    return PHASES[R.choice(("fwd", "fwd", "dgrad", "wgrad"))], FORMATS[dtype], b, ci, h, w, co, r, s, stride, ph, pw, dilation, groups, int(nhwc)
 
 
 def draw():
@@ -93,8 +138,9 @@ def draw():
 
 def main():
     left = int(sys.argv[1])
+    drawn = line if "lines" in sys.argv[3:] else group if "groups" in sys.argv[3:] else draw
     while left > 0:
-        c = line() if "lines" in sys.argv[3:] else draw()
+        c = drawn()
         if c is not None:
             print(*c)
             left -= 1

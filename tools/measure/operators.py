@@ -409,6 +409,9 @@ simple("prelu", "bwd", FLOATS, 35, channelled, prelu("bwd"))
 
 
 def rows_of_channels():
+    if RND.flip(.3):  # sequences and clouds of points
+        b, c, length = RND.pick(4, 8, 16, 32, 64), RND.pick(32, 64, 128, 256, 512, 1024), RND.pick(128, 256, 500, 1000, 1024, 2000, 2048, 4096, 16000)
+        return dict(b=b, c=c, h=length, w=1) if b * c * length < 1.5e8 else None
     b, c, length = RND.pick(16, 64, 128, 256, 512, 1024, RND.logi(2, 65536)), RND.pick(10, 64, 100, 128, 256, 512, 1024, 2048, RND.logi(4, 8192)), RND.pick(1, 1, 1, 1, RND.logi(2, 16000))
     return dict(b=b, c=c, h=length, w=1) if 64 < b * c * length < 8e7 else None
 
@@ -692,6 +695,10 @@ def layer(dims, b, ci, co, size, k, stride=1, pad=None, dilation=1, groups=1, tr
 def volume():
     r = RND
     b = r.pick(1, 1, 2, 4, 8, 16)
+    if r.flip(.25):  # first layers, of few channels
+        k, st = r.pick(((3, 7, 7), (1, 2, 2)), ((1, 7, 7), (1, 2, 2)), ((5, 7, 7), (1, 2, 2)), (7, 2), (3, 1), (3, 2), (3, (1, 2, 2)), (5, 1), ((1, 3, 3), (1, 2, 2)), (1, 1), (4, 4), ((2, 16, 16), (2, 16, 16)))
+        patches = k == st
+        return layer(3, b, r.pick(1, 1, 2, 3, 3, 3, 4), r.pick(8, 16, 24, 32, 45, 64, 64, 96, 128, 768 if patches else 32), (r.pick(4, 8, 16, 32, 64), *[r.pick(56, 64, 96, 112, 128, 160, 224)] * 2), k, st, 0 if patches else None)
     if r.flip(.5):
         ci, co, t, hw, k, st, pad = r.pick((3, 64, 16, 112, (3, 7, 7), (1, 2, 2), None), (64, 64, 16, 56, 3, 1, None), (64, 128, 16, 56, 3, 2, None), (128, 128, 8, 28, 3, 1, None), (128, 256, 8, 28, 3, 2, None), (256, 256, 4, 14, 3, 1, None), (512, 512, 2, 7, 3, 1, None),
                                      (64, 144, 16, 56, (1, 3, 3), 1, None), (144, 64, 16, 56, (3, 1, 1), 1, None), (230, 128, 8, 28, (3, 1, 1), 1, None), (64, 128, 16, 56, 1, 2, 0), (3, 96, 16, 224, (2, 4, 4), (2, 4, 4), 0), (3, 768, 16, 224, (2, 16, 16), (2, 16, 16), 0),

@@ -54,6 +54,37 @@ fn operators_host_work_and_memory() {
     assert_eq!(memory.weights.0, 1024.0);
 }
 
+/// A 64 x 32 map stored column by column, flags and a column of indices: each costs a kernel that a row-major tensor would not.
+#[test]
+fn tensors_that_lie_across_cost_a_copy() {
+    let file = r#"{
+  "format": "preflop-capture", "version": 1, "name": "across", "samples": 1, "seq": null, "mode": "infer",
+  "autocast": null, "tf32_products": false, "tf32_convolutions": true, "parameters": 0,
+  "parameter_tensors": 0, "module_calls": 0, "first_op": 0,
+  "tensors": [
+    ["fp32", [64, 32], [1, 64], 0], ["fp32", [64, 32], [32, 1], 1], ["bool", [64, 32], [32, 1], 2], ["int64", [64], [8], 3],
+    ["fp32", [100, 16], [16, 1], 4], ["fp32", [64, 16], [16, 1], 5], ["int64", [64], [8], 3], ["fp32", [64, 1], [1, 1], 6]
+  ],
+  "storages": [
+    [8192, "input", 0, null], [8192, "activation", 0, null], [2048, "activation", 0, null], [4096, "input", 0, null],
+    [6400, "weight", 0, null], [4096, "activation", 0, null], [256, "activation", 0, null]
+  ],
+  "ops": [
+    {"op": "aten::native_layer_norm", "phase": "forward", "module": "", "in": [{"t": 0}, [32], null, null, 1e-5], "out": [1]},
+    {"op": "aten::native_layer_norm", "phase": "forward", "module": "", "in": [{"t": 1}, [32], null, null, 1e-5], "out": [1]},
+    {"op": "aten::add", "phase": "forward", "module": "", "in": [{"t": 0}, {"t": 1}], "out": [1]},
+    {"op": "aten::sum", "phase": "forward", "module": "", "in": [{"t": 2}, [1], false], "out": [7]},
+    {"op": "aten::embedding", "phase": "forward", "module": "", "in": [{"t": 4}, {"t": 6}], "out": [5]},
+    {"op": "aten::eq", "phase": "forward", "module": "", "in": [{"t": 7}, {"t": 1}], "out": [2], "pointwise": true}
+  ]
+}"#;
+    let fixed = Capture::parse(file.as_bytes()).unwrap().fixed();
+    let names: Vec<&str> = fixed.iteration.steps.iter().map(|s| s.call.name()).collect();
+    let expected =
+        ["transpose", "layernorm", "layernorm", "transpose", "cast", "sum", "gather_dim", "add_channel"];
+    assert_eq!(names, expected);
+}
+
 /// Operators of the table, each with what its sizes become.
 #[test]
 fn operators_of_the_table_have_their_sizes() {

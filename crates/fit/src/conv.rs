@@ -77,6 +77,14 @@ pub fn rows(
     (rows, variants)
 }
 
+/// Places of the latency of a step and of how far groups wait in the list of constants.
+const LATENCY: usize = 6;
+const WAITING: usize = 13;
+
+fn with(start: &[f64], at: usize, value: f64) -> Vec<f64> {
+    start.iter().enumerate().map(|(i, v)| if i == at { value } else { *v }).collect()
+}
+
 /// Fits the constants of all keys with at least 12 rows, of their coarser keys, and of single engines and their tiles.
 pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
     let mut groups: BTreeMap<String, Vec<(&Row, Variant)>> = BTreeMap::new();
@@ -113,14 +121,20 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
             } else {
                 ConvConstants::START.to_array().to_vec()
             };
-            // Kernels wait long for each step of a sum, or hardly: two places to start from.
-            let mut slow = start.clone();
-            if let Some(latency) = slow.get_mut(6) {
-                *latency = 1e-6;
+            // Kernels wait long for each step of a sum, or hardly, and for the group before, or not: places to start from.
+            let mut starts = vec![start];
+            if !v.family.streams() {
+                for (at, value) in [(LATENCY, 1e-6), (WAITING, 0.8)] {
+                    if at == WAITING && !(v.family.loops() && first.task.conv.groups > 1) {
+                        continue;
+                    }
+                    let more: Vec<Vec<f64>> = starts.iter().map(|s| with(s, at, value)).collect();
+                    starts.extend(more);
+                }
             }
-            let fits = [start, slow].map(|s| fit_key(&members, gpus, &s));
-            let [(fast, a), (slow, b)] = fits;
-            (key, if a <= b { fast } else { slow })
+            let fits = starts.iter().map(|s| fit_key(&members, gpus, s));
+            let best = fits.min_by(|a, b| a.1.total_cmp(&b.1)).map_or_else(Vec::new, |f| f.0);
+            (key, best)
         })
         .collect();
     for finer in [engines, tiles] {

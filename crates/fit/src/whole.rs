@@ -280,15 +280,25 @@ impl<'a> Fit<'a> {
         }
         let (sets, gpus) = (self.sets, &self.sets.gpus);
         let mut calls = self.measured.clone();
-        for name in ["conv", "conv_extra", "conv_listed", "conv_nhwc", "conv_lines"] {
+        for name in ["conv", "conv_extra", "conv_listed", "conv_nhwc", "conv_lines", "conv_groups"] {
             calls.extend(data::operators(sets, name)?);
         }
         // Grouped, dilated and one-dimensional ones; the third that is only for judging stays out.
         calls.extend(data::operators(sets, "operators")?.into_iter().filter(|m| !operators::held(&m.call)));
-        let mut random = choices::read(sets, &sets.own("conv_choice.txt.gz")?)?;
-        random.extend(choices::read(sets, &sets.own("conv_choice_lines.txt.gz")?)?);
-        let mut asked = choices::read(sets, &sets.own("conv_choice_measured.txt.gz")?)?;
-        asked.extend(choices::read(sets, &sets.own("conv_choice_lines_measured.txt.gz")?)?);
+        let answers = |names: [&str; 3]| -> Result<Vec<_>> {
+            let mut all = Vec::new();
+            for name in names {
+                all.extend(choices::read(sets, &sets.own(name)?)?);
+            }
+            Ok(all)
+        };
+        let random =
+            answers(["conv_choice.txt.gz", "conv_choice_lines.txt.gz", "conv_choice_groups.txt.gz"])?;
+        let mut asked = answers([
+            "conv_choice_measured.txt.gz",
+            "conv_choice_lines_measured.txt.gz",
+            "conv_choice_groups_measured.txt.gz",
+        ])?;
         asked.extend(random.iter().copied());
         let named = choices::read_names(sets, &sets.own("conv_named.txt.gz")?)?;
         let (rows, variants) = conv::rows(&calls, &asked, &named);

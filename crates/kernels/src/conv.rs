@@ -28,11 +28,13 @@ pub struct ConvConstants {
     pub cvbw: f64,
     /// Seconds that a wave of CTAs spends before and after its sums, where the tile is known.
     pub epilogue: f64,
+    /// Share of the groups that wait for each other where a kernel is launched for each: 1 on one stream, an eighth on eight.
+    pub waiting: f64,
 }
 
 impl ConvConstants {
     /// How many there are.
-    pub const COUNT: usize = Constants::COUNT + 3;
+    pub const COUNT: usize = Constants::COUNT + 4;
 
     /// Where fits start.
     pub const START: Self = Self {
@@ -40,19 +42,22 @@ impl ConvConstants {
         cv0: 2e-6,
         cvbw: 0.6,
         epilogue: 0.6e-6,
+        waiting: 0.15,
     };
 
     /// As a list.
     pub fn to_array(self) -> [f64; Self::COUNT] {
         let [eff, bw, hot, l2, slope, pw, kl, red0, t0, drain] = self.tile.to_array();
-        [eff, bw, hot, l2, slope, pw, kl, red0, t0, self.cv0, self.cvbw, self.epilogue, drain]
+        let Self { cv0, cvbw, epilogue, waiting, .. } = self;
+        [eff, bw, hot, l2, slope, pw, kl, red0, t0, cv0, cvbw, epilogue, drain, waiting]
     }
 
     /// From a list.
     pub fn from_slice(a: &[f64]) -> Option<Self> {
-        let [eff, bw, hot, l2, slope, pw, kl, red0, t0, cv0, cvbw, epilogue, drain] = *a.first_chunk()?;
+        let [eff, bw, hot, l2, slope, pw, kl, red0, t0, cv0, cvbw, epilogue, drain, waiting] =
+            *a.first_chunk()?;
         let tile = Constants { eff, bw, hot, l2, slope, pw, kl, red0, t0, drain };
-        Some(Self { tile, cv0, cvbw, epilogue })
+        Some(Self { tile, cv0, cvbw, epilogue, waiting: waiting.min(1.0) })
     }
 }
 
@@ -227,8 +232,8 @@ pub struct ConvKey {
     family: ConvFamily,
     pass: u8,
     group: u8,
-    /// 0 plain, 1 grouped, 2 1x1, 3.. alignment class and layout of plain products; depthwise: layout, stride
-    /// and filter size.
+    /// 0 plain, 1 grouped in any layout, 2 1x1, 3.. alignment class and layout of plain products, 9.. layout of grouped ones;
+    /// depthwise: layout, stride and filter size.
     kind: u8,
 }
 
@@ -241,7 +246,7 @@ const LARGEST_FILTER: u64 = 15;
 
 /// The kinds of a family.
 fn kinds(family: ConvFamily) -> std::ops::Range<u8> {
-    if family.streams() { 0..KINDS as u8 } else { 0..9 }
+    if family.streams() { 0..KINDS as u8 } else { 0..11 }
 }
 
 /// Do the parts of a kind's text begin with these?
@@ -257,6 +262,7 @@ fn of_kind(family: ConvFamily, kind: u8, parts: &[&str]) -> bool {
         0 => parts.is_empty(),
         1 => parts.len() <= 1 && is(0, "grouped"),
         2 => parts.len() <= 1 && is(0, "1x1"),
+        9.. => parts.len() <= 2 && is(0, "grouped") && layout(1, kind - 9),
         k => parts.len() <= 2 && number(0, (k - 3) / 2) && layout(1, (k - 3) % 2),
     }
 }
@@ -282,7 +288,7 @@ impl ConvKey {
                 layout + 2 * u8::from(c.stride[0] > 1) + 4 * c.r.max(c.s).min(LARGEST_FILTER) as u8
             }
             ConvFamily::Gemm => 3 + 2 * task.gemm_class() + layout,
-            _ if c.groups > 1 => 1,
+            _ if c.groups > 1 => 9 + layout,
             ConvFamily::Ffma | ConvFamily::Sgemm if c.r * c.s == 1 => 2,
             _ => 0,
         };
@@ -348,6 +354,7 @@ impl ConvKey {
             0 => String::new(),
             1 => "/grouped".to_string(),
             2 => "/1x1".to_string(),
+            9.. => format!("/grouped/{}", layout(self.kind - 9)),
             k => format!("/{}/{}", (k - 3) / 2, layout((k - 3) % 2)),
         };
         format!("conv/{family}/{pass}/{group}{kind}")

@@ -6,7 +6,7 @@ use super::Machine;
 use super::conv::{ConvConstants, ConvFamily, GENERAL, Task};
 use super::tile::{Product, Tiling, best, in_clusters, with_tile};
 use preflop_learned::choice::Variant;
-use preflop_ops::Pass;
+use preflop_ops::{Conv, Pass};
 use preflop_units::math::Elementary as _;
 
 /// Pixels that one CTA of [`ConvFamily::Wgrad0`] sums over.
@@ -14,6 +14,14 @@ const WGRAD0_PIXELS: f64 = 512.0;
 /// Threads of a CTA of the direct grouped kernels: one result each; in the weight gradient all work on one weight.
 const DIRECT_THREADS: f64 = 1024.0;
 const DIRECT_WGRAD_THREADS: f64 = 256.0;
+/// Taps that beginning another channel is worth there: 1x1 layers run at a third of the rate of 3x3 ones.
+const DIRECT_CHANNEL: f64 = 3.0;
+/// The engine that runs two kernels at once for a group, and their seconds over those that pass: 2.6 in wav2vec2 and HuBERT.
+const PAIRED: u8 = 1;
+const PAIR: f64 = 2.5;
+/// How much longer kernels of one call take together for each doubling of the groups: kernel sums of six runs of ResNeXt in fp32 over the
+/// times of its grouped convolutions are 3.1 to 4.8 with 32 groups.
+const HELD_UP: f64 = 0.45;
 /// Seconds of a kernel that pads channels over those of one that transposes, besides their bytes.
 const PADDING_START: f64 = 1.6;
 /// Seconds that the general conversion kernel takes longer than one that transposes, in units of the latter.
@@ -30,6 +38,8 @@ pub struct FamilyTime {
     pub tiling: Tiling,
     /// Launches of the main kernel.
     pub launches: f64,
+    /// Seconds of all kernels, each alone, over all seconds: above 1 where groups run side by side.
+    pub abreast: f64,
     /// Seconds of layout conversion and other helpers.
     pub conversion: f64,
 }
@@ -40,7 +50,7 @@ struct Work {
     tile: Option<[f64; 3]>,
     /// Bytes that atomics add up in the L2.
     atomic: f64,
-    /// Kernels before and after the product, and the bytes they move.
+    /// Kernels before and after the product (of one group, where each has its own), and the bytes that all of them move.
     helpers: f64,
     moved: f64,
 }
@@ -105,6 +115,14 @@ impl Work {
         self.product = Product { batch, m, n, k, max_split: 1.0, ..self.product };
     }
 
+    /// The work of one of so many groups.
+    fn of_one(&self, groups: f64) -> Self {
+        let p = &self.product;
+        let product =
+            Product { batch: p.batch / groups, read: p.read / groups, written: p.written / groups, ..*p };
+        Self { product, atomic: self.atomic / groups, moved: self.moved / groups, ..*self }
+    }
+
     /// Adds the conversions between the layouts of all three tensors.
     fn convert(&mut self, task: &Task) {
         self.helpers += 3.0;
@@ -133,10 +151,7 @@ fn work(task: &Task, variant: &Variant) -> Work {
             out.product.m = (out.product.m / s.images).max(1.0);
         }
         ConvFamily::Xmma90 | ConvFamily::Xmma80 if conv.groups > 1 => pack_groups(task, &s, &mut out),
-        ConvFamily::Cutlass if conv.groups > 1 => {
-            // Every group's channels are cut out and put back.
-            (out.moved, out.helpers) = (2.0 * (x + w + y), 3.0 * s.groups);
-        }
+        ConvFamily::Cutlass if conv.groups > 1 => cut_out(task, &mut out),
         ConvFamily::Xmma90 | ConvFamily::Xmma80 | ConvFamily::Cutlass => {
             let (bytes, kernels) = task.conversion();
             let general = if task.general_filter() { GENERAL_START } else { 0.0 };
@@ -147,7 +162,7 @@ fn work(task: &Task, variant: &Variant) -> Work {
             // A product per image into all taps, added up by atomics; the result is cleared first.
             out.resize(s.images * s.groups, s.taps * s.ci, s.pixels, s.co);
             out.atomic = 4.0 * s.images * s.groups * s.taps * s.ci * s.pixels;
-            (out.moved, out.helpers) = (x, s.groups);
+            (out.moved, out.helpers) = (x, 1.0);
         }
         ConvFamily::Wgrad0 => {
             let parts = (s.pixels / WGRAD0_PIXELS).ceil();
@@ -162,7 +177,7 @@ fn work(task: &Task, variant: &Variant) -> Work {
                     s.images * s.pixels / DIRECT_WGRAD_THREADS,
                     DIRECT_WGRAD_THREADS,
                 ),
-                _ => (y, s.taps * s.ci, DIRECT_THREADS),
+                _ => (y, (s.taps + DIRECT_CHANNEL) * s.ci, DIRECT_THREADS),
             };
             out.resize(1.0, results / task.dtype.size(), 1.0, sum);
             out.tile = Some([threads, 1.0, 1.0]);
@@ -184,7 +199,7 @@ fn work(task: &Task, variant: &Variant) -> Work {
         out.convert(task);
     }
     if conv.groups > 1 && family.loops() && !family.converts() && family != ConvFamily::DgradEngine {
-        out.helpers += s.groups;
+        out.helpers += 1.0;
         if ffma && conv.batch > 1 && task.pass != Pass::Wgrad {
             // The channels of a group are gathered from all images, and the results put back.
             out.moved += 2.0 * (x + y);
@@ -193,31 +208,73 @@ fn work(task: &Task, variant: &Variant) -> Work {
     out
 }
 
+/// The channels of each group are cut out of every tensor and put back: by transposing them from NCHW in blocks, by slices where
+/// they are innermost and aligned, else by the general kernel.
+fn cut_out(task: &Task, out: &mut Work) {
+    let c = &task.conv;
+    let (ci, co) = (c.ci / c.groups, c.co / c.groups);
+    let [x, w, y] = task.bytes();
+    if !c.channels_last {
+        let one = Task { conv: Conv { batch: c.batch, ci, co, groups: 1, ..*c }, ..*task };
+        let (bytes, kernels) = one.conversion();
+        let general = if one.general_filter() { GENERAL_START } else { 0.0 };
+        (out.moved, out.helpers) = (c.groups as f64 * bytes, kernels + general);
+        return;
+    }
+    let vector = if task.dtype.is_half() { 8 } else { 4 };
+    for (channels, bytes) in [(ci, x), (co, y)] {
+        let odd = !channels.is_multiple_of(vector);
+        out.helpers += if odd { 1.0 + GENERAL_START } else { 1.0 };
+        out.moved += 2.0 * bytes * if odd { GENERAL } else { 1.0 };
+    }
+    if !ci.is_multiple_of(vector) || !co.is_multiple_of(vector) {
+        (out.moved, out.helpers) = (out.moved + 2.0 * w, out.helpers + PADDING_START);
+    }
+}
+
+/// Channels of a group from which on its tensors are converted one by one.
+const WIDE_GROUP: f64 = 256.0;
+/// Groups that are converted at the same time there.
+const CONVERTED_TOGETHER: f64 = 8.0;
+
 /// Tensor-core kernels take several groups of few channels as one with a block-diagonal filter: the channels of a group
 /// are padded to a power of two, and as many groups share a tile as fit into its columns.
 fn pack_groups(task: &Task, s: &Sizes, out: &mut Work) {
     let [x, w, y] = task.bytes();
     let most = s.ci.max(s.co);
-    let padded = most.binary_log().ceil().power_of_two().max(4.0);
-    let columns = out.tile.map_or(64.0, |t| t[1]);
-    if padded <= columns {
-        let stride = (task.conv.stride[0] * task.conv.stride[1]) as f64;
-        let p = &mut out.product;
-        p.batch = (s.groups * padded / columns).ceil();
-        (p.m, p.n, p.k) = match task.pass {
-            Pass::Wgrad => (columns, s.taps * columns, s.images * s.pixels),
-            Pass::Dgrad => (p.m, columns, (s.taps / stride).max(1.0) * columns),
-            _ => (p.m, columns, s.taps * columns),
-        };
+    if most > WIDE_GROUP {
+        cut_out(task, out);
+        out.helpers *= (s.groups / CONVERTED_TOGETHER).max(1.0);
+        return;
     }
-    // Channels that are no power of two are padded by the general kernel.
-    let odd = s.ci != padded || s.co != padded;
+    let padded = most.binary_log().ceil().power_of_two().max(4.0);
+    let columns = out.tile.map_or(64.0, |t| t[1]).max(padded);
+    let stride = (task.conv.stride[0] * task.conv.stride[1]) as f64;
+    let p = &mut out.product;
+    p.batch = (s.groups * padded / columns).ceil();
+    (p.m, p.n, p.k) = match task.pass {
+        Pass::Wgrad => (columns, s.taps * columns, s.images * s.pixels),
+        Pass::Dgrad => (p.m, columns, (s.taps / stride).max(1.0) * columns),
+        _ => (p.m, columns, s.taps * columns),
+    };
+    // Channels that are no such power are padded by the general kernel, but for feature maps that are transposed anyway.
+    let grown = |channels: f64| padded / channels;
+    let filters = grown(s.ci) * grown(s.co);
     if !task.conv.channels_last {
-        let filters = if odd { 2.0 * GENERAL * w } else { 0.0 };
-        (out.moved, out.helpers) = (task.conversion().0 + filters, 3.0);
-    } else if odd {
-        let general = x * (1.0 + padded / s.ci) + y * (1.0 + padded / s.co) + 2.0 * w;
-        (out.moved, out.helpers) = (GENERAL * general, 3.0 + GENERAL_START);
+        out.moved = x * (1.0 + grown(s.ci)) + y * (1.0 + grown(s.co));
+        out.helpers = 3.0;
+        if filters > 1.0 {
+            (out.moved, out.helpers) = (out.moved + GENERAL * w * (1.0 + filters), 3.0 + GENERAL_START);
+        } else {
+            out.moved += 2.0 * w;
+        }
+        return;
+    }
+    for (bytes, grown) in [(x, grown(s.ci)), (w, filters), (y, grown(s.co))] {
+        if grown > 1.0 {
+            out.helpers += 1.0 + GENERAL_START;
+            out.moved += GENERAL * bytes * (1.0 + grown);
+        }
     }
 }
 
@@ -270,17 +327,43 @@ fn transformed(
 }
 
 /// Time of a task by one variant: with its tile where it is known, else with the best one.
+///
+/// A kernel that is launched for each group takes as long as all groups side by side, and as one after the other as far as they
+/// wait for each other.
 pub fn family_time(task: &Task, variant: &Variant, c: &ConvConstants, machine: &Machine) -> FamilyTime {
-    let mut work = work(task, variant);
+    let work = work(task, variant);
+    let all = work_time(&work, variant, c, machine);
+    let groups = task.conv.groups as f64;
+    if groups == 1.0 || !variant.family.loops() {
+        return all;
+    }
+    let one = work_time(&work.of_one(groups), variant, c, machine);
+    let waiting = |all: f64, one: f64| all + c.waiting * (groups * one - all).max(0.0);
+    let time = waiting(all.time, one.time);
+    let together = if variant.family == ConvFamily::Sgemm && variant.engine == PAIRED { PAIR } else { 1.0 };
+    // Kernels without tensor cores are long enough to meet, and each then takes longer.
+    let held_up = if variant.family.converts() { 1.0 } else { 1.0 + HELD_UP * groups.binary_log() };
+    FamilyTime {
+        time,
+        abreast: (together * groups * one.time / time).max(held_up),
+        conversion: waiting(all.conversion, one.conversion),
+        launches: groups,
+        ..all
+    }
+}
+
+/// Time of one launch of a variant and of what goes with it.
+fn work_time(work: &Work, variant: &Variant, c: &ConvConstants, machine: &Machine) -> FamilyTime {
+    let mut product = work.product;
     let mut reduction = 0.0;
     if let Some(parts) = variant.parts() {
-        let p = &mut work.product;
+        let p = &mut product;
         if parts > 1.0 {
             reduction = c.tile.red0 + 8.0 * parts * p.batch * p.m * p.n / (c.tile.l2 * machine.l2);
         }
         (p.batch, p.k, p.max_split) = (p.batch * parts, p.k / parts, 1.0);
     }
-    let product = &work.product;
+    let product = &product;
     let mut tiling = match work.tile {
         Some([bm, bn, _]) if variant.cluster[0] > 0 => {
             let cluster = (f64::from(variant.cluster[0]), f64::from(variant.cluster[1].max(1)));
@@ -293,14 +376,12 @@ pub fn family_time(task: &Task, variant: &Variant, c: &ConvConstants, machine: &
     tiling.time += (work.atomic / (c.cvbw * machine.l2) - own).max(0.0) + reduction;
     let rate = if work.atomic > 0.0 { c.tile.bw } else { c.cvbw };
     let conversion = work.helpers * c.cv0 + work.moved / (rate * machine.dram);
-    let launches = if variant.family.loops() { task.conv.groups as f64 } else { 1.0 };
-    FamilyTime { time: tiling.time + conversion, tiling, launches, conversion }
+    FamilyTime { time: tiling.time + conversion, tiling, launches: 1.0, abreast: 1.0, conversion }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use preflop_ops::Conv;
     use preflop_units::dtype::Dtype;
 
     fn of(family: ConvFamily, tile: [u16; 3]) -> Variant {
@@ -318,6 +399,30 @@ mod tests {
         let padded = work(&Task::new(&odd, Pass::Fwd, Dtype::Bf16), &of(ConvFamily::Xmma80, [64; 3]));
         assert_eq!(padded.product.batch, 32.0);
         assert!(padded.moved > 0.0);
+    }
+
+    #[test]
+    fn groups_on_one_stream_take_as_long_as_each_alone_together() {
+        let gpu = preflop_gpu::catalog::find("h200").unwrap();
+        let machine = Machine::of(&gpu, Dtype::Bf16);
+        let conv = Conv {
+            h: 1,
+            w: 199,
+            r: 1,
+            s: 128,
+            pad: [0, 64],
+            groups: 16,
+            ..Conv::square(6, 768, 1, 768, 1, 1, 0)
+        };
+        let of_one = Conv { ci: 48, co: 48, groups: 1, ..conv };
+        let variant = of(ConvFamily::Sgemm, [64, 128, 8]);
+        let time = |conv: &Conv, waiting: f64| {
+            let c = ConvConstants { waiting, ..ConvConstants::START };
+            family_time(&Task::new(conv, Pass::Fwd, Dtype::Bf16), &variant, &c, &machine).time
+        };
+        let alone = time(&of_one, 1.0) + ConvConstants::START.cv0;
+        assert!((time(&conv, 1.0) / (16.0 * alone) - 1.0).abs() < 1e-9);
+        assert!(time(&conv, 0.125) < 0.6 * time(&conv, 1.0));
     }
 
     #[test]

@@ -303,10 +303,15 @@ pub fn features(
     let mut x = [0.0f32; MAX_FEATURES];
     let time = form(constants, terms).max(1e-12);
     let log = |v: f64| v.max(1e-30).binary_log() as f32;
-    let tensor = if call.dtype == Dtype::Tf32 { 0.5 } else { 0.0 };
+    // Formats of one size run other kernels.
+    let format = match call.dtype {
+        Dtype::Tf32 => 0.5,
+        Dtype::Bf16 => 0.25,
+        _ => 0.0,
+    };
     // Operators are told apart by their place in the table: one that is added at the end moves no other.
     let (kind, pass) = (f32::from(o.kind as u8), f32::from(call.pass as u8));
-    let first = [log(time * 1e6), kind, pass, call.dtype.size() as f32 + tensor];
+    let first = [log(time * 1e6), kind, pass, call.dtype.size() as f32 + format];
     let sizes = o.numbers();
     let shares = constants.iter().zip(terms).map(|(c, t)| log((c * t / time).max(LEAST)));
     let aligned = sizes.iter().take(3).map(|s| (*s as u64).trailing_zeros().min(6) as f32);

@@ -18,7 +18,7 @@ use crate::host::{self, HostModel};
 use foldhash::fast::FixedState;
 use preflop_gpu::{Gpu, Vendor};
 use preflop_graph::{Iteration, Phase};
-use preflop_ops::{ElementwiseKind, Family, Op, OpCall, Pass};
+use preflop_ops::{ElementwiseKind, Family, Op, OpCall};
 use preflop_time::{Bound, Nearness, OpPrediction, TimeModel};
 use preflop_units::math::Elementary as _;
 use preflop_units::{Bytes, Flops, Seconds};
@@ -79,31 +79,6 @@ pub struct IterationPrediction {
     pub launches: f64,
     /// Every step.
     pub steps: Vec<StepPrediction>,
-}
-
-/// Sum of kernel times over wall time of one call that launches so many kernels.
-///
-/// cuDNN spreads recurrent nets of several layers or directions, and convolutions that run group by group, over several
-/// streams. Kernel sums of 26 runs of GNMT on an H200 over the times of its layers: 1 + k log2(2 batch), since
-/// kernels of larger batches slow each other down; of 6 runs of ResNeXt in fp32 over the times of its grouped convolutions: 4.8
-/// at batch 16, 3.7 at 32, 3.1 at 64, since small kernels leave room for others.
-pub fn stream_overlap(call: &OpCall, launches: f64) -> f64 {
-    use preflop_units::dtype::Dtype;
-    match &call.op {
-        Op::Rnn(r) if r.layers * r.directions() > 1 => {
-            let [forward, backward] = match call.dtype {
-                Dtype::Fp32 => [0.25, 0.26],
-                Dtype::Tf32 => [0.08, 0.17],
-                _ => [0.085, 0.135],
-            };
-            let k = if call.pass == Pass::Fwd { forward } else { backward };
-            1.0 + k * (2.0 * r.batch as f64).binary_log()
-        }
-        Op::Conv(c) if c.groups > 1 && launches >= c.groups as f64 => {
-            (12.0 / (c.batch as f64).cube_root()).clamp(1.0, 5.0).min(c.groups as f64)
-        }
-        _ => 1.0,
-    }
 }
 
 /// Time of a call within an iteration over its time with inputs from DRAM.
@@ -227,7 +202,7 @@ impl Schedule for TimeModel {
             one.low = one.low * warmth;
             one.high = one.high * warmth;
             let count = f64::from(s.count);
-            let streams = stream_overlap(call, one.launches);
+            let streams = one.abreast;
             out.gpu_wall += one.time * count;
             out.gpu_busy += one.time * (count * streams);
             out.flops += one.flops * count;
@@ -345,16 +320,5 @@ mod tests {
         ] {
             assert!((warmth(&call(kind, 1 << 16), phase, &gpu) - 1.0).abs() < 1e-12);
         }
-    }
-
-    #[test]
-    fn kernels_side_by_side() {
-        use preflop_ops::Conv;
-        use preflop_units::dtype::Dtype;
-        let conv = Conv { groups: 32, ..Conv::square(64, 128, 28, 128, 3, 1, 1) };
-        let call = OpCall::fwd(Op::Conv(conv), Dtype::Fp32);
-        // 12 / 64^(1/3) = 3 where each group has a kernel, else one stream
-        assert!((stream_overlap(&call, 33.0) - 3.0).abs() < 1e-12);
-        assert!((stream_overlap(&call, 2.0) - 1.0).abs() < 1e-12);
     }
 }

@@ -302,6 +302,7 @@ impl TimeModel {
             l2: Bytes(draft.levels.l2),
             l1: Bytes(draft.levels.l1),
             launches: draft.launches,
+            abreast: draft.abreast,
         }
     }
 
@@ -359,6 +360,7 @@ impl TimeModel {
             },
             // A split sum adds its reduction. Planned on the GPU of the measurements, so that a better one does not launch more.
             launches: if at.split > 1.0 { 2.0 } else { 1.0 },
+            abreast: 1.0,
         };
         Sketch { draft, question, then: Then::trusted(trust, known) }
     }
@@ -412,6 +414,7 @@ impl TimeModel {
             bound,
             levels: traffic::streaming(call.traffic(), gpu),
             launches,
+            abreast: 1.0,
         };
         let besides = [gpu, reference].map(|g| attention::dropout_time(a, call.pass, call.dtype, g));
         let then = Then::Trusted { trust: Self::trust(gpu, nearness), known: 1.0, besides };

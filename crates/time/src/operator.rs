@@ -53,4 +53,6 @@ pub struct OpPrediction {
     pub l1: Bytes,
     /// Kernels launched.
     pub launches: f64,
+    /// Seconds of all kernels, each alone, over `time`: above 1 where they run on several streams.
+    pub abreast: f64,
 }

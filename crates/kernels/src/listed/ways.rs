@@ -2,6 +2,7 @@
 
 use super::{Counts, INDEX, SECTOR};
 use preflop_ops::{Listed, ListedKind as K, OpCall, Pass};
+use preflop_units::dtype::Dtype;
 use preflop_units::math::Elementary as _;
 
 /// Elements that a block takes of one tensor of a list.
@@ -217,22 +218,27 @@ pub(super) fn volume(o: &Listed, call: &OpCall) -> Counts {
     /// Channels of tensor-core kernels come in so many bytes; others take kernels that are many times slower.
     const ALIGNED: f64 = 16.0;
     const TILE: [f64; 2] = [128.0, 64.0];
+    /// In bf16 they have no kernels on tensor cores at all, and those without come in small tiles.
+    const PLAIN_TILE: [f64; 2] = [32.0, 32.0];
     let [batch, ci, co, inputs, outputs, window, groups] = o.numbers();
     let (pass, e) = (call.pass, call.dtype.size());
     let (narrow, wide) = (ci / groups, co / groups);
     let [m, n, k] = product_of(o, pass);
-    let tiles = (m / TILE[0]).ceil() * (n / TILE[1]).ceil() * groups;
     let bytes = (batch * ci * inputs + batch * co * outputs + ci * co / groups * window) * e;
-    let (blocks, turn) = if pass == Pass::Wgrad { (1.0, 0.0) } else { (tiles, k) };
     let odd = [narrow, wide].iter().any(|c| (c * e) % ALIGNED > 0.0);
     let way = if groups > 1.0 && narrow == 1.0 {
         "depthwise"
+    } else if odd && call.dtype == Dtype::Bf16 {
+        "plain"
     } else if odd && call.dtype.on_tensor_cores() {
         "odd"
     } else {
         ""
     };
-    let work = tiles * TILE[0] * TILE[1] * k;
+    let tile = if way == "plain" { PLAIN_TILE } else { TILE };
+    let tiles = (m / tile[0]).ceil() * (n / tile[1]).ceil() * groups;
+    let (blocks, turn) = if pass == Pass::Wgrad { (1.0, 0.0) } else { (tiles, k) };
+    let work = tiles * tile[0] * tile[1] * k;
     let (launches, chain) = (if pass == Pass::Fwd { 1.0 } else { 2.0 }, turn);
     Counts { way, launches, bytes, work, chain, blocks, turn, pieces: m * k * groups }
 }

@@ -108,7 +108,8 @@ impl TimeModel {
             (Some(told), _) => (told.there, Question::answered(told.learned)),
             (None, Some(at)) => {
                 let (reference, launches) = (at.reference, launches(task, call, at));
-                let found = There { reference, launches, interval: interval_number(task, at) };
+                let abreast = at.top().and_then(|(_, _, form)| *form).map_or(1.0, |form| form.abreast);
+                let found = There { reference, launches, abreast, interval: interval_number(task, at) };
                 let question = Question::new(self.fitted.forest(forest), &finish(shape, at, there));
                 (*choice.found.get_or_init(|| found), question)
             }
@@ -126,6 +127,7 @@ impl TimeModel {
             bound: bound(&candidates),
             levels: traffic::conv::by_tile(task, gpu, candidates.implicit_tile()),
             launches: known.launches,
+            abreast: known.abreast,
         };
         let one_group = Task { conv: Conv { groups: 1, ..task.conv }, ..*task };
         let then = if tensor_conv::applies(&one_group, kernels_of(gpu), gpu) {
@@ -158,6 +160,7 @@ impl TimeModel {
             launches: 1.0
                 + if at.conversion > 0.0 { 3.0 } else { 0.0 }
                 + if at.split > 1.0 { 1.0 } else { 0.0 },
+            abreast: 1.0,
         };
         if task.dtype == Dtype::Tf32 {
             let rival = self.plain_conv(&Task { dtype: Dtype::Fp32, ..*task }, gpu).answered(gpu);

@@ -30,6 +30,8 @@ pub(super) struct Draft {
     pub bound: Bound,
     pub levels: Levels,
     pub launches: f64,
+    /// Seconds of all kernels, each alone, over those of the call.
+    pub abreast: f64,
 }
 
 impl Draft {
@@ -167,6 +169,7 @@ pub(super) struct There {
     /// Closed-form seconds.
     pub reference: f64,
     pub launches: f64,
+    pub abreast: f64,
     /// Number of its interval.
     pub interval: usize,
 }

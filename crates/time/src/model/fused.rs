@@ -30,6 +30,7 @@ impl TimeModel {
             },
             levels: traffic::streaming(call.traffic(), gpu),
             launches: 1.0,
+            abreast: 1.0,
         };
         Sketch { draft, question: Question::nobody(), then: Then::trusted(0.0, 1.0) }
     }

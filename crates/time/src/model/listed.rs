@@ -88,6 +88,7 @@ impl TimeModel {
             bound: largest.1,
             levels: traffic::streaming(call.traffic(), gpu),
             launches: counts.launches.round().max(1.0),
+            abreast: 1.0,
         };
         let forest = self.fitted.forest(forest(o.kind));
         let question = Question::new(forest, &x);

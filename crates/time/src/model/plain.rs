@@ -85,6 +85,7 @@ impl TimeModel {
                 .unseen_interval(if nearness == Nearness::Elsewhere { "conv" } else { FOREST }, "conv"),
             bound: bound_of(&tiling),
             levels: traffic::conv::levels(task, gpu),
+            abreast: 1.0,
             launches: match algorithm {
                 Algorithm::Gemm | Algorithm::Fused => 2.0,
                 Algorithm::Unfused => 4.0,

@@ -7,6 +7,8 @@ use preflop_gpu::{Architecture, Gpu};
 use preflop_kernels::rnn::{self, Algorithm};
 use preflop_kernels::{Machine, gemm, kernels_of, rnn_older, traffic};
 use preflop_ops::{Gemm, OpCall, Pass, Rnn};
+use preflop_units::Dtype;
+use preflop_units::math::Elementary as _;
 
 impl TimeModel {
     pub(super) fn rnn<'a>(&'a self, r: &Rnn, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
@@ -36,6 +38,7 @@ impl TimeModel {
             bound: if t.input > t.chain { Bound::Compute } else { Bound::Latency },
             levels: traffic::streaming(call.traffic(), gpu),
             launches: launches(r, call.pass),
+            abreast: abreast(r, call),
         };
         let x = rnn::features(r, call.pass, call.dtype, &at, reference);
         let question = self.question(forest, &Row(&x), || x);
@@ -85,9 +88,25 @@ impl TimeModel {
             bound: if input > chain { Bound::Compute } else { Bound::Latency },
             levels: traffic::streaming(call.traffic(), gpu),
             launches: launches(r, call.pass),
+            abreast: abreast(r, call),
         };
         Sketch { draft, question: Question::nobody(), then: Then::trusted(0.0, 1.0) }
     }
+}
+
+/// cuDNN spreads several layers or directions over several streams. Kernel sums of 26 runs of GNMT on an H200 over the times of its
+/// layers: 1 + k log2(2 batch), since kernels of larger batches slow each other down.
+fn abreast(r: &Rnn, call: &OpCall) -> f64 {
+    if r.layers * r.directions() < 2 {
+        return 1.0;
+    }
+    let [forward, backward] = match call.dtype {
+        Dtype::Fp32 => [0.25, 0.26],
+        Dtype::Tf32 => [0.08, 0.17],
+        _ => [0.085, 0.135],
+    };
+    let k = if call.pass == Pass::Fwd { forward } else { backward };
+    1.0 + k * (2.0 * r.batch as f64).binary_log()
 }
 
 /// Counted in 26 runs of nine layer-directions of 50 steps: 2.1 to 3.2 kernels a step forward, 3.4 backward.

@@ -146,6 +146,7 @@ impl TimeModel {
             bound: Bound::Latency,
             levels: traffic::streaming(call.traffic(), gpu),
             launches: stream::launches(call),
+            abreast: 1.0,
         };
         let then = Then::Streamed(Stream {
             reference: (!here).then_some(reference),

@@ -1,10 +1,11 @@
 //! Norms, pooling, softmax, losses, look-ups, reductions, resizing.
 
 use super::super::view::{Call, Tensor, wrapped};
+use super::pointwise::movement;
 use super::{Context, elementwise};
 use preflop_ops::{
-    CrossEntropy, ElementwiseKind as E, Embedding, Interpolate, Nms, Op, OpCall, Pass, Resize, RoiAlign,
-    Rowwise, RowwiseKind, Spatial, SpatialKind,
+    CrossEntropy, ElementwiseKind as E, Embedding, Interpolate, Listed, ListedKind, Nms, Op, OpCall, Pass,
+    Resize, RoiAlign, Rowwise, RowwiseKind, Spatial, SpatialKind,
 };
 use preflop_units::dtype::Dtype;
 
@@ -31,12 +32,10 @@ pub(super) fn kernels(name: &str, call: &Call<'_>, context: &Context) -> Option<
         "avg_pool2d_backward" => pool(call, 1, SpatialKind::AvgPool, Pass::Bwd),
         "_adaptive_avg_pool2d" => adaptive(call.tensor(0)?, call.output(0)?, Pass::Fwd),
         "_adaptive_avg_pool2d_backward" => adaptive(call.tensor(1)?, call.tensor(0)?, Pass::Bwd),
-        "native_layer_norm" => norm(call.tensor(0)?, &call.wholes(1), RowwiseKind::LayerNorm, Pass::Fwd),
-        "native_layer_norm_backward" => {
-            norm(call.tensor(1)?, &call.wholes(2), RowwiseKind::LayerNorm, Pass::Bwd)
-        }
-        "_fused_rms_norm" => norm(call.tensor(0)?, &call.wholes(1), RowwiseKind::RmsNorm, Pass::Fwd),
-        "_fused_rms_norm_backward" => norm(call.tensor(1)?, &call.wholes(2), RowwiseKind::RmsNorm, Pass::Bwd),
+        "native_layer_norm" => norm(call, RowwiseKind::LayerNorm, Pass::Fwd),
+        "native_layer_norm_backward" => norm(call, RowwiseKind::LayerNorm, Pass::Bwd),
+        "_fused_rms_norm" => norm(call, RowwiseKind::RmsNorm, Pass::Fwd),
+        "_fused_rms_norm_backward" => norm(call, RowwiseKind::RmsNorm, Pass::Bwd),
         "_softmax" | "_softmax_backward_data" | "_log_softmax" | "_log_softmax_backward_data" => {
             softmax(name, call, context)
         }
@@ -75,8 +74,14 @@ pub(super) fn kernels(name: &str, call: &Call<'_>, context: &Context) -> Option<
             Some(Vec::new())
         }
         "embedding" => {
-            let table = call.tensor(0)?;
-            embedding(table.sizes, call.tensor(1)?.elements(), Pass::Fwd, table)
+            let (table, tokens) = (call.tensor(0)?, call.tensor(1)?);
+            if !tokens.is_contiguous() {
+                // A column of indices, say: its places are read by the kernel that picks element by element.
+                let [vocab, dim] = <[u64; 2]>::try_from(table.sizes).ok()?;
+                let picked = Listed::new(ListedKind::GatherDim, &[vocab, dim, tokens.elements()]);
+                return Some(vec![OpCall::fwd(Op::Listed(picked), table.dtype)]);
+            }
+            embedding(table.sizes, tokens.elements(), Pass::Fwd, table)
         }
         "embedding_dense_backward" => {
             let vocab = call.wholes(2).first().map(|&n| n.max(1) as u64)?;
@@ -123,11 +128,12 @@ fn spatial(x: Tensor<'_>, kind: SpatialKind, pass: Pass) -> Option<Vec<OpCall>> 
     Some(vec![OpCall::new(Op::Spatial(op), pass, x.dtype)])
 }
 
-/// PyTorch's own kernels run for half precision in NCHW, cuDNN's otherwise; stored statistics are one pass.
+/// PyTorch's own kernels run in NCHW where cuDNN is not asked (half precision, norms without weights), cuDNN's otherwise; stored
+/// statistics are one pass.
 fn batch_norm(x: Tensor<'_>, cudnn: bool, training: bool, pass: Pass) -> Option<Vec<OpCall>> {
     let kind = if !training {
         SpatialKind::BatchNormEval
-    } else if !cudnn && x.dtype.is_half() && !x.is_channels_last() {
+    } else if !cudnn && !x.is_channels_last() {
         SpatialKind::BatchNormNative
     } else {
         SpatialKind::BatchNorm
@@ -164,10 +170,20 @@ fn adaptive(x: Tensor<'_>, y: Tensor<'_>, pass: Pass) -> Option<Vec<OpCall>> {
     Some(vec![OpCall::new(Op::Spatial(op), pass, x.dtype)])
 }
 
-fn norm(x: Tensor<'_>, normalised: &[i64], kind: RowwiseKind, pass: Pass) -> Option<Vec<OpCall>> {
+/// (input, normalised, ..), or (grad, input, normalised, ..) backward.
+fn norm(call: &Call<'_>, kind: RowwiseKind, pass: Pass) -> Option<Vec<OpCall>> {
+    let at = usize::from(pass == Pass::Bwd);
+    let (x, normalised) = (call.tensor(at)?, call.wholes(at + 1));
     let cols = normalised.iter().map(|&n| n.max(1) as u64).try_fold(1_u64, u64::checked_mul)?;
     let rows = x.elements() / cols.max(1);
-    Some(vec![OpCall::new(Op::Rowwise(Rowwise { kind, rows, cols }), pass, x.dtype)])
+    let mut calls: Vec<OpCall> = (0..=at).filter_map(|i| in_rows(call.tensor(i)?)).collect();
+    calls.push(OpCall::new(Op::Rowwise(Rowwise { kind, rows, cols }), pass, x.dtype));
+    Some(calls)
+}
+
+/// Kernels over rows take a tensor that does not lie row by row as a copy that does.
+fn in_rows(x: Tensor<'_>) -> Option<OpCall> {
+    (!x.is_contiguous()).then(|| movement(x))
 }
 
 fn rowwise(x: Tensor<'_>, dim: usize, kind: RowwiseKind, pass: Pass) -> Vec<OpCall> {
@@ -183,11 +199,12 @@ fn softmax(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>
     let dim = call.dimension(if backward { 2 } else { 1 }, x.sizes.len(), -1);
     let pass = if backward { Pass::Bwd } else { Pass::Fwd };
     if name.starts_with("_softmax") {
-        let mut calls = rowwise(x, dim, RowwiseKind::Softmax, pass);
+        let mut calls: Vec<OpCall> = in_rows(x).into_iter().collect();
         if backward {
             // The product of gradient and output is a kernel of its own.
-            calls.insert(0, elementwise(E::Mul, x.elements(), x.dtype));
+            calls = vec![elementwise(E::Mul, x.elements(), x.dtype)];
         }
+        calls.extend(rowwise(x, dim, RowwiseKind::Softmax, pass));
         return Some(calls);
     }
     let output = if backward { call.tensor(1) } else { call.output(0) };
@@ -225,6 +242,13 @@ fn reduction(name: &str, call: &Call<'_>) -> Option<Vec<OpCall>> {
     } else {
         Rowwise { kind: RowwiseKind::SumCols, rows: each, cols: outputs }
     };
+    if name == "sum" && x.dtype == Dtype::Int8 {
+        // Flags and small numbers are added up as wide ones, into which they are written first.
+        return Some(vec![
+            elementwise(E::Cast, x.elements(), Dtype::Int64),
+            OpCall::fwd(Op::Rowwise(op), Dtype::Int64),
+        ]);
+    }
     Some(vec![OpCall::fwd(Op::Rowwise(op), x.dtype)])
 }
 

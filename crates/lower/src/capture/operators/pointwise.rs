@@ -124,6 +124,7 @@ fn binary(name: &str, in_place: bool, call: &Call<'_>) -> Option<Vec<OpCall>> {
     let n = y.elements();
     let dtype = if in_place { call.tensor(0)?.dtype } else { y.dtype };
     let kind = match (call.tensor(0), call.tensor(1)) {
+        (Some(a), Some(b)) if crosses(&a, &b) => return Some(vec![transposed_copy(y)]),
         (Some(a), Some(b))
             if a.elements().min(b.elements()) > 1 || n == 1 && a.elements().min(b.elements()) == 1 =>
         {
@@ -132,6 +133,14 @@ fn binary(name: &str, in_place: bool, call: &Call<'_>) -> Option<Vec<OpCall>> {
         _ => E::AddScalar,
     };
     Some(vec![elementwise(kind, n, dtype)])
+}
+
+/// Do two tensors of one shape lie across each other, so that one of them is read down its columns? Such a kernel takes as long as
+/// one that transposes.
+fn crosses(a: &Tensor<'_>, b: &Tensor<'_>) -> bool {
+    let steps =
+        |t: &Tensor<'_>| t.sizes.last().is_some_and(|n| *n > 1) && t.strides.last().is_some_and(|s| *s > 1);
+    a.sizes == b.sizes && a.dtype == b.dtype && steps(a) != steps(b)
 }
 
 fn pairing(a: &Tensor<'_>, b: &Tensor<'_>, y: &Tensor<'_>) -> Pairing {
@@ -157,7 +166,9 @@ fn generic(call: &Call<'_>) -> Option<Vec<OpCall>> {
     let n = y.elements();
     let inputs = call.inputs();
     let wide = inputs.iter().filter(|t| t.elements().saturating_mul(4) > n && t.elements() > 1).count();
+    let spread = inputs.iter().any(|t| t.elements().saturating_mul(4) <= n && t.elements() > 1);
     let kind = match wide {
+        1 if spread => E::AddChannel,
         0 | 1 => E::AddScalar,
         2 => E::Add,
         _ => E::Where,
