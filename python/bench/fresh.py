@@ -1,9 +1,10 @@
 """Networks that no fit has seen: measured once on a GPU, after the model was frozen, and recorded and predicted without one.
 
-    python python/bench/fresh.py measure OUT.csv [SECONDS] [more]   on a GPU: this list, or that of fresh_more.py
+    python python/bench/fresh.py measure OUT.csv [SECONDS] [more|third]   on a GPU: this list, or that of fresh_more.py or fresh_third.py
+    python python/bench/fresh.py profile OUT.csv [SECONDS]          on a GPU: what each operator took, with its kernels
     python python/bench/fresh.py predict IN.csv [GPU] [NAME]        anywhere: records every case with preflop and prints how far off it is
 
-`fresh.csv` and `fresh_more.csv` beside it were measured on an H200 (PyTorch 2.11, transformers 5.17) for judging alone: no fit reads them. One line a case: name, precision, mode, iter_ms, gpu_busy_ms, kernels, peak_mem_mib. Precision is `amp` (bf16 autocast) or `default`, what PyTorch does when it is
+`fresh.csv`, `fresh_more.csv` and `fresh_third.csv` beside it were measured on an H200 (PyTorch 2.11, transformers 5.17) for judging alone: no fit reads them. One line a case: name, precision, mode, iter_ms, gpu_busy_ms, kernels, peak_mem_mib. Precision is `amp` (bf16 autocast) or `default`, what PyTorch does when it is
 not told otherwise (TF32 in convolutions, fp32 products). Training has PyTorch's default optimizer (AdamW for those that attend, SGD with momentum else), inference no gradients. `OUT_kernels.csv` has the kernels of each case by name. Iterations are
 the median of nine after four, by the wall clock; busy time is the sum of the kernels' times in one more under the profiler, as in e2e.csv.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import csv
 import gc
+import importlib
 import statistics
 import sys
 import time
@@ -572,13 +574,17 @@ def predict(path: str, gpu: str, only: str | None) -> None:
 
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")
-    # The second list adds itself to that of this very module.
+    # Other lists add themselves to that of this very module.
     sys.modules.setdefault("fresh", sys.modules[__name__])
-    first = list(NETWORKS)
-    import fresh_more  # noqa: F401
+    lists = {"first": list(NETWORKS)}
+    for which in ("more", "third"):
+        known = set(NETWORKS)
+        importlib.import_module(f"fresh_{which}")
+        lists[which] = [n for n in NETWORKS if n not in known]
 
     if sys.argv[1] == "measure":
-        for name in [n for n in NETWORKS if (n in first) == ("more" in sys.argv)]:
+        chosen = next((names for which, names in lists.items() if which in sys.argv), lists["first"])
+        for name in [n for n in NETWORKS if n not in chosen]:
             del NETWORKS[name]
         measure(sys.argv[2], float(sys.argv[3]) if len(sys.argv) > 3 else 300)
     elif sys.argv[1] == "profile":
