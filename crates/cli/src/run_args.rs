@@ -56,6 +56,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "RANK", value_parser = input::rank, allow_hyphen_values = true)]
     pub lora: Option<u64>,
 
+    /// As `--lora`, with the model's own projections kept in 4 bits (NF4, scales quantised twice) and widened before each product
+    #[arg(long, value_name = "RANK", value_parser = input::rank, allow_hyphen_values = true, conflicts_with = "lora")]
+    pub qlora: Option<u64>,
+
     #[command(flatten)]
     pub form: FormArgs,
 
@@ -242,8 +246,10 @@ impl TypedValueParser for OptimizerParser {
         let said = |(name, of): (&'static str, OptimizerChoice)| {
             let help = match of.rule {
                 Rule::Sgd => "SGD with momentum; also sgd:single, sgd:fused",
-                Rule::Adam => "Adam; also adam:single, adam:fused",
-                Rule::Adamw => "Adam with decoupled weight decay; also adamw:single, adamw:fused",
+                Rule::Adam => "Adam; also adam:single, adam:fused, adam:8bit, adam:paged, adam:paged-8bit",
+                Rule::Adamw => {
+                    "Adam with decoupled weight decay; also adamw:single, adamw:fused, adamw:8bit, adamw:paged, adamw:paged-8bit"
+                }
                 Rule::None => "Gradients only",
             };
             PossibleValue::new(name).help(help).hide(name.contains(':'))
@@ -358,14 +364,17 @@ impl RunArgs {
         let dims = self.dims.iter().cloned().collect();
         let (batch, seq) = (batch.or(self.batch), seq.or(self.seq));
         let mut graph = input::staged_model(model, &Bindings { dims, batch, seq }, self.stage()?)?;
-        if let Some(rank) = self.lora {
+        if let Some(rank) = self.lora.or(self.qlora) {
             if self.mode != ModeChoice::Train {
-                let message = "`--lora` trains adapters, so it is for `--mode train`";
-                return Err(InputError::new(message)
-                    .hint("merged adapters cost nothing in inference")
-                    .into());
+                let option = if self.lora.is_some() { "--lora" } else { "--qlora" };
+                return Err(InputError::new(format!(
+                    "`{option}` trains adapters, so it is for `--mode train`"
+                ))
+                .hint("merged adapters cost nothing in inference")
+                .into());
             }
-            graph = graph.with_adapters(rank)?;
+            let packed = self.qlora.is_some();
+            graph = if packed { graph.with_packed_adapters(rank) } else { graph.with_adapters(rank) }?;
         }
         if self.attention == AttentionChoice::Eager {
             graph = graph.with_eager_attention();
@@ -375,7 +384,12 @@ impl RunArgs {
         form.shape(&mut graph, options.mode)?;
         let run = form.run(&graph)?;
         let iteration = form.lower(&graph, &options)?;
-        let notes = form.notes(&graph, &iteration);
+        let mut notes = form.notes(&graph, &iteration);
+        if self.qlora.is_some() {
+            notes.push("no step with weights in 4 bits was measured: what widening them takes follows from its bytes".into());
+        }
+        let optimizer = options.optimizer.filter(|_| options.mode == Mode::Train);
+        notes.extend(optimizer.and_then(|o| o.implementation.note()).map(Into::into));
         Ok(Job { graph, iteration, options, form: Form { run: Some(run), ..form }, run, notes })
     }
 }

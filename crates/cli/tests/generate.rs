@@ -123,6 +123,8 @@ fn what_does_not_go_together_is_refused_in_one_line() {
         &["predict", "resnet50", "--gpu", "h200", "--tokens", "10B"],
         &["predict", "llama-1b", "--gpu", "h200", "--mode", "infer", "--lora", "8"],
         &["predict", "resnet50", "--gpu", "h200", "--lora", "8"],
+        &["predict", "llama-1b", "--gpu", "h200", "--mode", "infer", "--qlora", "8"],
+        &["predict", "llama-1b", "--gpu", "h200", "--optimizer", "sgd:8bit"],
         &["generate", "resnet50", "--gpu", "h200"],
         &["generate", "llama-1b", "--gpu", "h200", "--batch", "8..2"],
         &["generate", "llama-1b", "--gpu", "h200", "--kv", "fp8"],
@@ -144,7 +146,46 @@ fn what_does_not_fit_says_what_would() {
     assert!(changes.iter().any(|c| c["change"].as_str().unwrap().contains("--lora") && c["fits"] == true));
     let ended = failure(&args.iter().copied().chain(["--fail-if-not-fit"]).collect::<Vec<_>>());
     assert_eq!(ended.status, 1);
+    for command in [
+        &["compare", "llama-3-8b", "--gpus", "l40s", "--precision", "bf16", "--seq", "512"][..],
+        &["report", "llama-3-8b", "--gpu", "l40s", "--precision", "bf16", "--seq", "512", "--md"],
+    ] {
+        preflop_cli::call(command.iter().copied()).unwrap();
+        let ended = failure(&command.iter().copied().chain(["--fail-if-not-fit"]).collect::<Vec<_>>());
+        assert_eq!(ended.status, 1, "{command:?}");
+    }
     let page = preflop_cli::call(args).unwrap();
     let verdict = page.find("does not fit").unwrap();
     assert!(verdict < page.find("time  ").unwrap(), "{page}");
+}
+
+#[test]
+fn adapters_over_4_bits_and_8_bit_states_need_less_and_say_that_nobody_measured_them() {
+    let said = |extra: &[&str]| {
+        let base = ["predict", "llama-1b", "--gpu", "h200", "--precision", "bf16", "--seq", "256"];
+        json(&base.iter().chain(extra).copied().collect::<Vec<_>>())
+    };
+    let memory = |of: &Value| of["memory_mib"].as_f64().unwrap();
+    let time = |of: &Value| of["iteration_ms"].as_f64().unwrap();
+    let (lora, qlora) = (said(&["--lora", "16"]), said(&["--qlora", "16"]));
+    assert!(memory(&qlora) < memory(&lora));
+    assert!(time(&qlora) > time(&lora), "widening takes time");
+    let (wide, narrow) = (said(&["--optimizer", "adamw:fused"]), said(&["--optimizer", "adamw:8bit"]));
+    let paged = said(&["--optimizer", "adamw:paged-8bit"]);
+    assert!(memory(&paged) < memory(&narrow) && memory(&narrow) < memory(&wide));
+    for of in [&qlora, &narrow, &paged] {
+        let notes = of["notes"].as_array().unwrap();
+        assert!(notes.iter().any(|n| n.as_str().unwrap().contains("was measured")), "{notes:?}");
+    }
+}
+
+#[test]
+fn an_hour_of_traffic_is_simulated_in_the_time_of_an_answer() {
+    // 50 requests a second for an hour: 180,000. Without optimisation and on a busy machine, so with room: 0.05 s in a release.
+    let begun = std::time::Instant::now();
+    let args =
+        ["generate", "llama-3-8b", "--gpu", "h200", "--stack", "served", "--rate", "50/s", "--for", "1h"];
+    let said = json(&args);
+    assert!(said["traffic"]["arrived"].as_u64().unwrap() > 170_000, "{said}");
+    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
 }

@@ -8,7 +8,7 @@
 //! first tensor, and `share` what the allocator loses to fragmentation plus what the prediction may be short of.
 
 use preflop_gpu::Gpu;
-use preflop_graph::{Checkpoint, Iteration, ModelError, OptimizerChoice, Precision};
+use preflop_graph::{Checkpoint, Implementation, Iteration, ModelError, OptimizerChoice, Precision, Rule};
 use preflop_ops::Op;
 use preflop_schedule::IterationPrediction;
 use preflop_units::dtype::Dtype;
@@ -211,6 +211,11 @@ pub fn changes(
     if base.memory.optimizer.0 > 0.0 {
         let sgd = Setup { optimizer: Some(OptimizerChoice::SGD), ..*asked };
         others.push(("optimizer sgd with momentum".to_string(), sgd));
+        if let Some(now) = asked.optimizer.filter(|o| matches!(o.rule, Rule::Adam | Rule::Adamw)) {
+            let narrow = now.by(Implementation::EightBit);
+            let said = format!("8-bit Adam (--optimizer {narrow})");
+            others.push((said, Setup { optimizer: Some(narrow), ..*asked }));
+        }
     }
     if asked.checkpoint.is_none() {
         let again = Setup { checkpoint: Checkpoint::Full, ..*asked };

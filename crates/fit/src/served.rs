@@ -9,11 +9,11 @@ use anyhow::Result;
 use preflop_core::Dtype;
 use preflop_core::gpu::{Gpu, catalog};
 use preflop_core::learned::trees::Forest;
-use preflop_language::served::constants::{kin, write_trees};
-use preflop_language::served::forms::{
-    EXPERT_NAMES, EXPERT_START, Experts, FEATURES, PROMPT_NAMES, PROMPT_START, Prompt, Shape, TOKEN_NAMES,
-    TOKEN_START, Token,
-};
+use preflop_language::served::attention::{Prompt, Token};
+use preflop_language::served::constants::write_trees;
+use preflop_language::served::experts::{Experts, Load, TILES};
+use preflop_language::served::forms::{Constant, FEATURES, Shape};
+use preflop_language::served::tuned::tuned;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,11 +23,13 @@ use std::path::Path;
 const SYSTEMS: [(&str, &str); 4] =
     [("a100_sxm", "a100-sxm-80gb"), ("l40s", "l40s"), ("h100_sxm", "h100-sxm"), ("b200_sxm", "b200")];
 /// Rows of one kind on one GPU that a fit looks at; the errors are over all.
-const LOOKED_AT: usize = 1500;
+const LOOKED_AT: usize = 250;
+/// Evaluations of each of a fit's three searches.
+const EVALUATIONS: usize = 1200;
 /// Parts of cross-validation.
 const FOLDS: usize = 5;
 /// How firmly constants are held at their start.
-const HELD: f64 = 2e-3;
+const HELD: f64 = 1e-3;
 
 struct Row {
     shape: Shape,
@@ -61,10 +63,11 @@ fn number(text: &dyn Fn(&str) -> String, name: &str) -> f64 {
     text(name).parse().unwrap_or(f64::NAN)
 }
 
-/// Prompts in bf16. B200's rows are left out: those without a window are faster than the chip's peak, so a window was there.
+/// Prompts with a cache in bf16 and in fp8, in which scores are then computed (rows that say so take the same time). B200's rows are left out: those without a window are faster
+/// than the chip's peak, so a window was there.
 fn prompts(sets: &Sets) -> Result<Vec<Row>> {
     rows(sets, "context_attention.csv.gz", |text| {
-        let bf16 = text("attn_dtype") == "bfloat16" && text("kv_cache_dtype") == "bfloat16";
+        let bf16 = text("attn_dtype") == "bfloat16";
         let whole = matches!(text("window_size").as_str(), "" | "0") && text("system") != "b200_sxm";
         (bf16 && whole).then(|| {
             Shape::Prompt(Prompt {
@@ -73,7 +76,7 @@ fn prompts(sets: &Sets) -> Result<Vec<Row>> {
                 heads: number(text, "num_heads"),
                 kv_heads: number(text, "num_key_value_heads"),
                 head_dim: number(text, "head_dim"),
-                dtype: Dtype::Bf16,
+                dtype: if text("kv_cache_dtype") == "fp8" { Dtype::Fp8 } else { Dtype::Bf16 },
             })
         })
     })
@@ -90,6 +93,7 @@ fn new_tokens(sets: &Sets) -> Result<Vec<Row>> {
                 kv_heads: number(text, "num_key_value_heads"),
                 head_dim: number(text, "head_dim"),
                 kv_bytes: if text("kv_cache_dtype") == "fp8" { 1.0 } else { 2.0 },
+                warm: true,
             })
         })
     })
@@ -97,26 +101,42 @@ fn new_tokens(sets: &Sets) -> Result<Vec<Row>> {
 
 /// Layers whose experts are all on one GPU: with experts spread over several, the file does not say which tokens a GPU gets (times stay the same from 2 to 8 parts).
 fn expert_layers(sets: &Sets, published: &str, bytes: f64, dtype: Dtype) -> Result<Vec<Row>> {
-    rows(sets, "moe.csv.gz", |text| {
+    let mut loads: BTreeMap<[u64; 4], Load> = BTreeMap::new();
+    let mut out = rows(sets, "moe.csv.gz", |text| {
         (text("moe_dtype") == published && text("moe_ep_size") == "1").then(|| {
+            let (tokens, taken, count) =
+                (number(text, "num_tokens"), number(text, "topk"), number(text, "num_experts"));
+            let skew = text("distribution").strip_prefix("power_law_").and_then(|a| a.parse().ok());
+            let inner = number(text, "inter_size") / number(text, "moe_tp_size");
             Shape::Experts(Experts {
-                tokens: number(text, "num_tokens"),
+                tokens,
                 width: number(text, "hidden_size"),
-                inner: number(text, "inter_size") / number(text, "moe_tp_size"),
-                taken: number(text, "topk"),
-                count: number(text, "num_experts"),
+                inner,
+                taken,
+                count,
                 weight_bytes: bytes,
                 dtype,
-                balanced: text("distribution") == "balanced",
+                load: Load { skew: skew.unwrap_or(0.0), reached: 1.0, tiles: [0.0; TILES.len()] },
+                tuned: false,
+                warm: true,
             })
         })
-    })
+    })?;
+    for row in &mut out {
+        let generation = catalog::find(SYSTEMS[row.gpu].1)?.architecture;
+        if let Shape::Experts(a) = &mut row.shape {
+            let key = [a.tokens, a.taken, a.count, a.load.skew].map(f64::to_bits);
+            a.load = *loads.entry(key).or_insert_with(|| Load::of(a.tokens, a.taken, a.count, a.load.skew));
+            a.tuned = tuned(generation, a.count, a.inner);
+        }
+    }
+    Ok(out)
 }
 
-/// The constants that make the mean of |ln(predicted/measured)| over GPUs least.
-fn fit(rows: &[&Row], start: &[f64], gpus: &[Gpu]) -> Vec<f64> {
+/// The constants that make the mean of |ln(predicted/measured)| least, over kinds and GPUs with equal weight.
+fn fit(kinds: &[Vec<&Row>], constants: &[Constant], gpus: &[Gpu]) -> Vec<f64> {
     let mut looked: Vec<(&Row, f64)> = Vec::new();
-    for gpu in 0..gpus.len() {
+    for (rows, gpu) in kinds.iter().flat_map(|rows| (0..gpus.len()).map(move |gpu| (rows, gpu))) {
         let own: Vec<&&Row> = rows.iter().filter(|r| r.gpu == gpu).collect();
         let step = own.len().div_ceil(LOOKED_AT).max(1);
         let taken = own.len().div_ceil(step).max(1) as f64;
@@ -124,18 +144,16 @@ fn fit(rows: &[&Row], start: &[f64], gpus: &[Gpu]) -> Vec<f64> {
     }
     let weight: f64 = looked.iter().map(|l| l.1).sum();
     let loss = |x: &[f64]| {
-        let constants: Vec<f64> = x.iter().map(|v| v.exp()).collect();
-        let sum: f64 = looked
-            .iter()
-            .map(|(r, w)| w * (r.shape.form(&constants, &gpus[r.gpu]) / r.seconds).ln().abs())
-            .sum();
-        let far: f64 = x.iter().zip(start).map(|(v, s)| (v - s.ln()).powi(2)).sum();
+        let list: Vec<f64> = x.iter().map(|v| v.exp()).collect();
+        let sum: f64 =
+            looked.iter().map(|(r, w)| w * (r.shape.form(&list, &gpus[r.gpu]) / r.seconds).ln().abs()).sum();
+        let far: f64 = x.iter().zip(constants).map(|(v, c)| c.held * (v - c.start.ln()).powi(2)).sum();
         let value = sum / weight + HELD * far / x.len() as f64;
         if value.is_finite() { value } else { 1e9 }
     };
-    let mut best: Vec<f64> = start.iter().map(|v| v.ln()).collect();
-    for step in [0.4, 0.2, 0.1] {
-        best = minimise(&loss, &best, step, 700).0;
+    let mut best: Vec<f64> = constants.iter().map(|c| c.start.ln()).collect();
+    for step in [0.3, 0.15, 0.1] {
+        best = minimise(&loss, &best, step, EVALUATIONS).0;
     }
     best.iter().map(|v| v.exp()).collect()
 }
@@ -156,12 +174,39 @@ fn samples(rows: &[&Row], constants: &[f64], gpus: &[Gpu]) -> Vec<Sample> {
     rows.iter().enumerate().map(sample).collect()
 }
 
-/// A kind of kernel: its name here, its rows, its constants' names and start.
+/// A kind of kernel: its name here, and its rows.
 struct Kind {
     name: String,
     rows: Vec<Row>,
-    names: Vec<&'static str>,
-    start: Vec<f64>,
+}
+
+impl Kind {
+    fn of(&self, gpu: usize) -> Vec<&Row> {
+        self.rows.iter().filter(|r| r.gpu == gpu).collect()
+    }
+}
+
+/// Kinds that share a form and its constants.
+struct Family {
+    name: &'static str,
+    kinds: Vec<Kind>,
+    constants: &'static [Constant],
+}
+
+impl Family {
+    /// # Panics
+    /// Without a row.
+    fn new(name: &'static str, kinds: Vec<Kind>) -> Self {
+        let constants = kinds[0].rows[0].shape.constants();
+        Self { name, kinds, constants }
+    }
+
+    /// Constants fitted on all rows but one GPU's.
+    fn without(&self, gpu: Option<usize>, gpus: &[Gpu]) -> Option<Vec<f64>> {
+        let kinds: Vec<Vec<&Row>> =
+            self.kinds.iter().map(|k| k.rows.iter().filter(|r| Some(r.gpu) != gpu).collect()).collect();
+        kinds.iter().any(|k: &Vec<&Row>| !k.is_empty()).then(|| fit(&kinds, self.constants, gpus))
+    }
 }
 
 /// The trees beside a closed form: small, for a file that ships and pages that carry it.
@@ -179,31 +224,23 @@ fn settings() -> Settings {
     }
 }
 
-/// What one GPU's rows gave.
-struct Fitted {
-    gpu: usize,
-    rows: usize,
-    constants: Vec<f64>,
-    forest: Forest,
-    /// Mean error of its own rows, in per cent, by trees that did not see them.
-    validated: f64,
+/// Error of rows by the closed form, in per cent; with `default`, as if no configuration was tuned.
+fn closed(rows: &[&Row], constants: &[f64], gpus: &[Gpu], default: bool) -> f64 {
+    mean_error(rows.iter().map(|r| {
+        let mut shape = r.shape;
+        if let Shape::Experts(a) = &mut shape {
+            a.tuned &= !default;
+        }
+        shape.form(constants, &gpus[r.gpu]) / r.seconds
+    }))
 }
 
-impl Fitted {
-    fn of(gpu: usize, own: &[&Row], start: &[f64], gpus: &[Gpu]) -> Self {
-        let constants = fit(own, start, gpus);
-        let samples = samples(own, &constants, gpus);
-        let predicted = samples::cross_validate(&samples, FEATURES, &settings(), FOLDS);
-        let validated = mean_error(predicted.iter().zip(&samples).map(|(p, s)| p / s.seconds));
-        let forest = samples::fit(&samples, FEATURES, &settings(), |_| true);
-        Self { gpu, rows: own.len(), constants, forest, validated }
-    }
-
-    /// Mean error of rows of another GPU, in per cent.
-    fn carried(&self, rows: &[&Row], gpus: &[Gpu]) -> f64 {
-        let ratio = |s: Sample| s.reference * f64::from(self.forest.predict(&s.x)).exp() / s.seconds;
-        mean_error(samples(rows, &self.constants, gpus).into_iter().map(ratio))
-    }
+/// Trees for one GPU's rows of a kind beside shared constants, and the mean error of those rows, in per cent, by trees that did not see them.
+fn learn(own: &[&Row], constants: &[f64], gpus: &[Gpu]) -> (Forest, f64) {
+    let samples = samples(own, constants, gpus);
+    let predicted = samples::cross_validate(&samples, FEATURES, &settings(), FOLDS);
+    let validated = mean_error(predicted.iter().zip(&samples).map(|(p, s)| p / s.seconds));
+    (samples::fit(&samples, FEATURES, &settings(), |_| true), validated)
 }
 
 fn mean_error(ratios: impl Iterator<Item = f64>) -> f64 {
@@ -217,51 +254,82 @@ fn mean_error(ratios: impl Iterator<Item = f64>) -> f64 {
 /// Fits all, prints the table, and writes the files where asked: constants to `served.toml` in this folder, trees to `served.bin`.
 pub fn run(sets: &Sets, update: Option<&Path>) -> Result<()> {
     let gpus = SYSTEMS.iter().map(|(_, name)| catalog::find(name)).collect::<Result<Vec<_>, _>>()?;
-    let kind = |name: &str, rows, names: &[&'static str], start: &[f64]| Kind {
-        name: name.to_string(),
-        rows,
-        names: names.to_vec(),
-        start: start.to_vec(),
+    let kind = |name: &str, rows| Kind { name: name.to_string(), rows };
+    let experts = |name: &str, published: &str, bytes, dtype| -> Result<Kind> {
+        Ok(kind(&format!("experts.{name}"), expert_layers(sets, published, bytes, dtype)?))
     };
-    let experts_of = |name: &str, published: &str, bytes, dtype| -> Result<Kind> {
-        let rows = expert_layers(sets, published, bytes, dtype)?;
-        Ok(kind(&format!("experts.{name}"), rows, &EXPERT_NAMES, &EXPERT_START))
-    };
-    let kinds = vec![
-        kind("prompt", prompts(sets)?, &PROMPT_NAMES, &PROMPT_START),
-        kind("token", new_tokens(sets)?, &TOKEN_NAMES, &TOKEN_START),
-        experts_of("bf16", "bfloat16", 2.0, Dtype::Bf16)?,
-        experts_of("fp8", "fp8_block", 1.0, Dtype::Fp8)?,
-        experts_of("int4", "int4_wo", 0.515_625, Dtype::Bf16)?,
-        experts_of("nvfp4", "nvfp4", 0.5625, Dtype::Fp4)?,
+    let families = [
+        Family::new("prompt", vec![kind("prompt", prompts(sets)?)]),
+        Family::new("token", vec![kind("token", new_tokens(sets)?)]),
+        Family::new(
+            "experts",
+            vec![
+                experts("bf16", "bfloat16", 2.0, Dtype::Bf16)?,
+                experts("fp8", "fp8_block", 1.0, Dtype::Fp8)?,
+            ],
+        ),
+        Family::new("experts.int4", vec![experts("int4", "int4_wo", 0.515_625, Dtype::Bf16)?]),
+        Family::new("experts.nvfp4", vec![experts("nvfp4", "nvfp4", 0.5625, Dtype::Fp4)?]),
     ];
     let (mut file, mut forests) = (String::from(HEADER), BTreeMap::new());
-    println!("{:<14} {:<14} {:>6} {:>10} {:>16}", "kernels", "GPU", "rows", "left out", "cross-validated");
-    for kind in &kinds {
-        let own = |g: usize| kind.rows.iter().filter(|r| r.gpu == g).collect::<Vec<&Row>>();
-        let measured: Vec<usize> = (0..gpus.len()).filter(|g| !own(*g).is_empty()).collect();
-        let fitted: Vec<Fitted> =
-            measured.par_iter().map(|&g| Fitted::of(g, &own(g), &kind.start, &gpus)).collect();
-        writeln!(file, "\n[kernels.\"{}\"] # {}", kind.name, kind.names.join(", "))?;
-        let mut left_out = Vec::new();
-        for f in &fitted {
-            let gpu = &gpus[f.gpu];
-            let mut others = kin(gpu.architecture).iter().filter(|a| **a != gpu.architecture);
-            let nearest = others.find_map(|a| fitted.iter().find(|o| gpus[o.gpu].architecture == *a));
-            let outside = nearest.map(|o| o.carried(&own(f.gpu), &gpus));
-            left_out.extend(outside);
-            let said = outside.map_or("-".to_string(), |e| format!("{e:.1} %"));
-            println!("{:<14} {:<14} {:>6} {said:>10} {:>14.1} %", kind.name, gpu.name, f.rows, f.validated);
-            let said = outside
-                .map_or("no other GPU to fit on".to_string(), |e| format!("{e:.1} % with it left out"));
-            writeln!(file, "# {}: {} rows, {said}, {:.1} % cross-validated", gpu.name, f.rows, f.validated)?;
-            writeln!(file, "{} = {}", gpu.architecture.name(), list(&f.constants))?;
-            forests.insert(format!("{}/{}", kind.name, gpu.architecture.name()), f.forest.clone());
+    println!(
+        "{:<14} {:<14} {:>6} {:>10} {:>10} {:>10} {:>16}",
+        "kernels", "GPU", "rows", "left out", "untuned", "in the fit", "cross-validated"
+    );
+    for family in &families {
+        // Every GPU left out in turn, and none.
+        let turns: Vec<Option<usize>> = (0..gpus.len()).map(Some).chain([None]).collect();
+        let mut lists: Vec<Option<Vec<f64>>> =
+            turns.par_iter().map(|gpu| family.without(*gpu, &gpus)).collect();
+        let Some(all) = lists.pop().flatten() else { continue };
+        writeln!(file, "\n# {}", family.constants.iter().map(|c| c.name).collect::<Vec<_>>().join(", "))?;
+        for kind in &family.kinds {
+            let mut means = [0.0; 3];
+            let mut count = 0.0;
+            for (g, gpu) in gpus.iter().enumerate() {
+                let own = kind.of(g);
+                if own.is_empty() {
+                    continue;
+                }
+                let (forest, validated) = learn(&own, &all, &gpus);
+                let fitted = closed(&own, &all, &gpus, false);
+                let outside = lists[g]
+                    .as_ref()
+                    .map(|list| [closed(&own, list, &gpus, false), closed(&own, list, &gpus, true), fitted]);
+                let said = |i: usize| outside.map_or("-".to_string(), |e| format!("{:.1} %", e[i]));
+                println!(
+                    "{:<14} {:<14} {:>6} {:>10} {:>10} {fitted:>8.1} % {validated:>14.1} %",
+                    kind.name,
+                    gpu.name,
+                    own.len(),
+                    said(0),
+                    said(1)
+                );
+                writeln!(
+                    file,
+                    "# {} on {}: {} rows, {} with it left out, {fitted:.1} % in the fit, {validated:.1} % cross-validated",
+                    kind.name,
+                    gpu.name,
+                    own.len(),
+                    said(0)
+                )?;
+                if let Some(errors) = outside {
+                    count += 1.0;
+                    means.iter_mut().zip(errors).for_each(|(m, e)| *m += e);
+                }
+                forests.insert(format!("{}/{}", kind.name, gpu.architecture.name()), forest);
+            }
+            if count > 0.0 {
+                let [left_out, untuned, fitted] = means.map(|m| m / count);
+                println!(
+                    "{:<14} {:<14} {:>6} {left_out:>8.1} % {untuned:>8.1} % {fitted:>8.1} %",
+                    kind.name,
+                    "mean",
+                    kind.rows.len()
+                );
+            }
         }
-        if !left_out.is_empty() {
-            let mean = left_out.iter().sum::<f64>() / left_out.len() as f64;
-            println!("{:<14} {:<14} {:>6} {mean:>8.1} %", kind.name, "mean", kind.rows.len());
-        }
+        writeln!(file, "\"{}\" = {}", family.name, list(&all))?;
     }
     if let Some(folder) = update {
         std::fs::write(folder.join("served.toml"), file)?;
@@ -276,8 +344,10 @@ fn list(constants: &[f64]) -> String {
 }
 
 const HEADER: &str = "\
-# Constants of an inference server's kernels, read by crates/language/src/served/constants.rs; crates/language/src/served/forms.rs has the formulas.
+# Constants of an inference server's kernels, read by crates/language/src/served/constants.rs; attention.rs and experts.rs beside it have the formulas.
 # Made by `cargo run --profile quick -p preflop-fit -- served write` from measurements that are not part of this repository: ai-dynamo/aiconfigurator (Apache-2.0),
-# SGLang 0.5.10 on A100 SXM 80 GB, L40S, H100 SXM and B200. Mean absolute errors stand beside each line, first with the whole GPU left out of the fit
-# (constants and trees of its nearest kin), then by trees beside its own constants that did not see the row.
+# SGLang 0.5.10 on A100 SXM 80 GB, L40S, H100 SXM and B200. All GPUs share the constants. Mean absolute errors: the closed form with the whole GPU left out of the fit
+# (no trees), the same form fitted on all, and with trees of the generation that did not see the row.
+
+[kernels]
 ";

@@ -3,6 +3,8 @@
 //! ```text
 //! y = x W^T + s (dropout(x) A^T) B^T        A: rank x in, B: out x rank
 //! ```
+//!
+//! Packed (QLoRA, Dettmers et al. 2023, arXiv:2305.14314): those layers' own weights are kept in 4 bits (NF4 with scales quantised once more) and widened before each product.
 
 use super::error::ModelError;
 use super::graph::{Binary, Graph, GraphOp, Node, Parameter, TensorInfo, Unary};
@@ -28,7 +30,16 @@ pub const MAX_RANK: u64 = 4096;
 
 impl Graph {
     /// The same model with all parameters frozen and adapters of this rank beside its linear layers.
-    pub fn with_adapters(mut self, rank: u64) -> Result<Self, ModelError> {
+    pub fn with_adapters(self, rank: u64) -> Result<Self, ModelError> {
+        self.adapted(rank, false)
+    }
+
+    /// As [`Self::with_adapters`], with the weights of those layers in 4 bits.
+    pub fn with_packed_adapters(self, rank: u64) -> Result<Self, ModelError> {
+        self.adapted(rank, true)
+    }
+
+    fn adapted(mut self, rank: u64, packed: bool) -> Result<Self, ModelError> {
         if rank == 0 || rank > MAX_RANK {
             return Err(ModelError::Size { what: "lora", value: rank, limit: MAX_RANK });
         }
@@ -48,6 +59,7 @@ impl Graph {
                 && !node.parameters.is_empty();
             if wanted {
                 added = true;
+                self.parameters[node.parameters[0] as usize].packed = packed;
                 self.adapt(node, rank, &mut nodes);
             } else {
                 nodes.push(node);
@@ -81,7 +93,7 @@ impl Graph {
         let [base, dropped, a, b, scaled] = [wide, given, narrow, wide, wide].map(|shape| self.tensor(shape));
         let mut parameter = |part: &str, shape: [u64; 2]| {
             let name = format!("{}.lora_{part}.weight", node.name);
-            self.parameters.push(Parameter { name, shape: Dims::new(&shape), frozen: false });
+            self.parameters.push(Parameter { name, shape: Dims::new(&shape), frozen: false, packed: false });
             self.parameters.len() as u32 - 1
         };
         let (pa, pb) = (parameter("A", [rank, weight[1]]), parameter("B", [weight[0], rank]));
@@ -125,6 +137,15 @@ mod tests {
         let per_layer = (4096 + 4096) * 2 + (4096 + 1024) * 2 + (4096 + 14_336) * 3;
         assert_eq!(trained, 32 * 16 * per_layer);
         crate::check(&graph).unwrap();
+    }
+
+    #[test]
+    fn projections_are_packed_and_the_rest_is_not() {
+        let graph = zoo::build("llama-3-8b", Some(1), Some(128)).unwrap().with_packed_adapters(16).unwrap();
+        let packed: u64 = graph.parameters.iter().filter(|p| p.packed).map(|p| p.shape.numel()).sum();
+        // q, o; k, v; gate, up, down of 32 layers
+        assert_eq!(packed, 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14_336));
+        assert!(graph.parameters.iter().all(|p| !p.packed || p.frozen));
     }
 
     #[test]

@@ -42,6 +42,9 @@ pub struct Parameter {
     /// Is it left as it is in training?
     #[serde(default)]
     pub frozen: bool,
+    /// Is it kept in 4 bits and widened before every product (NF4)?
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub packed: bool,
 }
 
 /// When a node runs.

@@ -44,11 +44,41 @@ pub enum Implementation {
     Foreach,
     /// The whole step in one kernel for each list (`fused=True`).
     Fused,
+    /// bitsandbytes: states in 8 bits with a scale for every 256, one kernel for each tensor.
+    EightBit,
+    /// bitsandbytes: states in 32 bits that may move to the host's memory.
+    Paged,
+    /// bitsandbytes: states in 8 bits that may move to the host's memory.
+    PagedEightBit,
 }
 
 impl Implementation {
     /// All, in the order of the command line's help.
-    pub const ALL: [Self; 3] = [Self::Single, Self::Foreach, Self::Fused];
+    pub const ALL: [Self; 6] =
+        [Self::Single, Self::Foreach, Self::Fused, Self::EightBit, Self::Paged, Self::PagedEightBit];
+
+    /// Are states kept in 8 bits?
+    pub fn narrow(self) -> bool {
+        matches!(self, Self::EightBit | Self::PagedEightBit)
+    }
+
+    /// May states move to the host's memory?
+    pub fn paged(self) -> bool {
+        matches!(self, Self::Paged | Self::PagedEightBit)
+    }
+
+    /// What a reader of a prediction with it should know.
+    pub fn note(self) -> Option<&'static str> {
+        match self {
+            Self::Single | Self::Foreach | Self::Fused => None,
+            Self::EightBit => {
+                Some("no step of an 8-bit optimizer was measured: its time follows from its bytes")
+            }
+            Self::Paged | Self::PagedEightBit => Some(
+                "no step of a paged optimizer was measured: its states count as the host's memory, and what they take to move where the GPU is full is not in the time",
+            ),
+        }
+    }
 
     /// The name used on the command line.
     pub fn name(self) -> &'static str {
@@ -56,6 +86,9 @@ impl Implementation {
             Self::Single => "single",
             Self::Foreach => "foreach",
             Self::Fused => "fused",
+            Self::EightBit => "8bit",
+            Self::Paged => "paged",
+            Self::PagedEightBit => "paged-8bit",
         }
     }
 }
@@ -80,7 +113,7 @@ impl OptimizerChoice {
     pub const NONE: Self = Self::of(Rule::None);
 
     /// Every spelling.
-    pub const SPELLINGS: [(&'static str, Self); 13] = [
+    pub const SPELLINGS: [(&'static str, Self); 19] = [
         ("sgd", Self::SGD),
         ("sgd:single", Self::SGD.by(Implementation::Single)),
         ("sgd:foreach", Self::SGD.by(Implementation::Foreach)),
@@ -89,10 +122,16 @@ impl OptimizerChoice {
         ("adam:single", Self::ADAM.by(Implementation::Single)),
         ("adam:foreach", Self::ADAM.by(Implementation::Foreach)),
         ("adam:fused", Self::ADAM.by(Implementation::Fused)),
+        ("adam:8bit", Self::ADAM.by(Implementation::EightBit)),
+        ("adam:paged", Self::ADAM.by(Implementation::Paged)),
+        ("adam:paged-8bit", Self::ADAM.by(Implementation::PagedEightBit)),
         ("adamw", Self::ADAMW),
         ("adamw:single", Self::ADAMW.by(Implementation::Single)),
         ("adamw:foreach", Self::ADAMW.by(Implementation::Foreach)),
         ("adamw:fused", Self::ADAMW.by(Implementation::Fused)),
+        ("adamw:8bit", Self::ADAMW.by(Implementation::EightBit)),
+        ("adamw:paged", Self::ADAMW.by(Implementation::Paged)),
+        ("adamw:paged-8bit", Self::ADAMW.by(Implementation::PagedEightBit)),
         ("none", Self::NONE),
     ];
 
@@ -139,7 +178,7 @@ impl FromStr for OptimizerChoice {
         found.map(|(_, choice)| choice).ok_or_else(|| {
             format!(
                 "`{text}` is no optimizer: take `sgd`, `adam`, `adamw` or `none`, the first three with `:single`, `:foreach` or `:fused` \
-                 behind them or nothing"
+                 behind them or nothing, Adam also with `:8bit`, `:paged` or `:paged-8bit`"
             )
         })
     }
@@ -179,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_is_misspelt_is_named() {
-        for wrong in ["adm", "adam:fast", "none:fused", "adam:", ""] {
+        for wrong in ["adm", "adam:fast", "none:fused", "sgd:8bit", "adam:", ""] {
             let said = wrong.parse::<OptimizerChoice>().unwrap_err();
             assert!(said.contains(&format!("`{wrong}` is no optimizer")), "{said}");
         }

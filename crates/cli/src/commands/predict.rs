@@ -169,15 +169,18 @@ fn changes(args: &PredictArgs, job: &Job, gpu: &Gpu, model: &TimeModel, largest:
     let mut out = fit::changes(&asked, gpu, &Reserve::default(), run, largest);
     // Adapters, where the model has places for them.
     let whole = &job.iteration;
-    let adapted = RunArgs { lora: Some(ADAPTER_RANK), batch: Some(asked.batch), ..args.run.clone() };
-    if args.run.lora.is_none()
-        && job.options.mode == Mode::Train
-        && let Ok(job) = adapted.job(&args.model, None, None)
-    {
+    let adapters = args.run.lora.is_some() || args.run.qlora.is_some();
+    let plain = RunArgs { lora: Some(ADAPTER_RANK), batch: Some(asked.batch), ..args.run.clone() };
+    let packed = RunArgs { lora: None, qlora: Some(ADAPTER_RANK), ..plain.clone() };
+    for (adapted, how) in [(plain, "(--lora"), (packed, "over 4-bit weights (--qlora")] {
+        if adapters || job.options.mode != Mode::Train {
+            break;
+        }
+        let Ok(job) = adapted.job(&args.model, None, None) else { break };
         let p = model.predict_iteration(&job.iteration, gpu);
         let before = model.predict_iteration(whole, gpu);
         out.push(fit::Change {
-            change: format!("adapters instead of all weights (--lora {ADAPTER_RANK})"),
+            change: format!("adapters instead of all weights {how} {ADAPTER_RANK})"),
             memory_mib: job.iteration.memory.peak.mib(),
             fits: Reserve::default().fits(fit::prudent_peak(&job.iteration), gpu),
             iteration_ms: p.time.ms(),

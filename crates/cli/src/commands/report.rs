@@ -6,7 +6,7 @@ use super::roofline::job::{JobArgs, describe};
 use super::roofline::page::{self, PageView};
 use super::roofline::recording::{self, RecordingArgs};
 use crate::destination;
-use crate::error::InputError;
+use crate::error::{InputError, Partly};
 use crate::output::{self, Output};
 use crate::price_args::{PriceArgs, own_quote};
 use anyhow::Context as _;
@@ -58,6 +58,10 @@ pub struct ReportArgs {
     /// Write Markdown instead of a page
     #[arg(long)]
     md: bool,
+
+    /// End with status 1 where it does not fit into the first GPU's memory
+    #[arg(long, conflicts_with = "live")]
+    fail_if_not_fit: bool,
 
     /// File to write [default: standard output for --md and --json]
     #[arg(short, long, value_name = "FILE")]
@@ -224,7 +228,15 @@ fn write(
         write!(out, "{}", markdown(report))?;
         out.flush()?;
     }
-    if output.json { output::print_json(report) } else { Ok(()) }
+    if output.json {
+        output::print_json(report)?;
+    }
+    match report.gpus.first() {
+        Some(first) if args.fail_if_not_fit && first.fits == Some(false) => {
+            Err(Partly(report.headline.clone()).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The command with every choice spelt out; for a model, defaults included.
@@ -244,6 +256,9 @@ fn command(args: &ReportArgs, sizes: Option<(u64, Option<u64>)>) -> String {
         add("--mode", job.run.mode.name());
         if let Some(optimizer) = job.run.optimizer {
             add("--optimizer", &optimizer.to_string());
+        }
+        for (flag, rank) in [("--lora", job.run.lora), ("--qlora", job.run.qlora)] {
+            rank.into_iter().for_each(|rank| add(flag, &rank.to_string()));
         }
     } else {
         if let Some(batch) = job.run.batch {

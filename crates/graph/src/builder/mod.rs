@@ -185,7 +185,7 @@ impl Builder {
     /// Registers a parameter below the current path.
     pub fn parameter(&mut self, name: &str, shape: &[u64]) -> Param {
         let name = self.name_below(name);
-        self.graph.parameters.push(Parameter { name, shape: Dims::new(shape), frozen: false });
+        self.graph.parameters.push(Parameter { name, shape: Dims::new(shape), frozen: false, packed: false });
         Param(self.graph.parameters.len() as u32 - 1)
     }
 

@@ -1,6 +1,6 @@
-//! The constants of a server's kernels by generation, as `data/fitted/served.toml` has them, and what trees know beside them (`served.bin`).
+//! The constants of a server's kernels, as `data/fitted/served.toml` has them, and what trees know beside them by generation (`served.bin`).
 
-use super::forms::{EXPERT_START, PROMPT_START, Shape, TOKEN_START};
+use super::forms::Shape;
 use preflop_core::gpu::{Architecture, Gpu};
 use preflop_core::learned::trees::Forest;
 use preflop_core::units::math::Elementary as _;
@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 const FILE: &str = include_str!("../../data/fitted/served.toml");
 const TREES: &[u8] = include_bytes!("../../data/fitted/served.bin");
 
-/// Constants of each kind of kernel (`prompt`, `token`, `experts.bf16`, ..) by generation.
-pub type Lists = BTreeMap<String, BTreeMap<String, Vec<f64>>>;
+/// Constants of each form (`prompt`, `token`, `experts`, ..).
+pub type Lists = BTreeMap<String, Vec<f64>>;
 
 /// A forest that is decoded when it is first asked.
 type Packed = (&'static [u8], OnceLock<Option<Forest>>);
@@ -31,18 +31,11 @@ struct File {
     kernels: Lists,
 }
 
-/// Whose kernels run on a generation that was not measured: those of the nearest that was. A server has one code for Ampere and Hopper, another for
-/// Blackwell; Ada's kernels are Ampere's and its caches Hopper's. Of the orders that these reasons allow, the one that is best with the GPU left out.
-pub fn kin(generation: Architecture) -> &'static [Architecture] {
-    use Architecture as A;
-    match generation {
-        A::Ampere => &[A::Ampere, A::Hopper, A::Ada, A::Blackwell],
-        A::Ada => &[A::Ada, A::Hopper, A::Ampere, A::Blackwell],
-        A::Blackwell => &[A::Blackwell, A::Hopper, A::Ampere, A::Ada],
-        A::Hopper | A::Cdna1 | A::Cdna2 | A::Cdna3 | A::Other => {
-            &[A::Hopper, A::Ampere, A::Ada, A::Blackwell]
-        }
-        _ => &[A::Ampere, A::Ada, A::Hopper, A::Blackwell],
+/// The list of constants that a kind of kernel uses: bf16 and fp8 experts are one kernel in two formats.
+pub fn list_of(kind: &str) -> &str {
+    match kind {
+        "experts.bf16" | "experts.fp8" => "experts",
+        other => other,
     }
 }
 
@@ -82,60 +75,58 @@ impl Constants {
         opened.get_or_init(|| Forest::from_bytes(bytes).map(|(forest, _)| forest)).as_ref()
     }
 
-    /// The generation whose kernels speak for a GPU.
-    pub fn speaks(&self, kind: &str, gpu: &Gpu) -> Option<Architecture> {
-        let lists = self.lists.get(kind)?;
-        kin(gpu.architecture).iter().copied().find(|g| lists.contains_key(g.name()))
+    /// Were these kernels measured on a GPU of this generation?
+    pub fn measured(&self, kind: &str, gpu: &Gpu) -> bool {
+        self.forests.contains_key(&format!("{kind}/{}", gpu.architecture.name()))
     }
 
-    /// Seconds of a kernel on a GPU: `prompt`, `token`, `experts.bf16`, `experts.fp8`, `experts.int4` or `experts.nvfp4`.
+    /// Seconds of a kernel on a GPU: `prompt`, `token`, `experts.bf16`, `experts.fp8`, `experts.int4` or `experts.nvfp4`. The closed form with constants that all GPUs share, and what
+    /// the trees of its generation, where that was measured, know beside it.
     pub fn seconds(&self, kind: &str, shape: &Shape, gpu: &Gpu) -> f64 {
-        let start: &[f64] = match shape {
-            Shape::Prompt(_) => &PROMPT_START,
-            Shape::Token(_) => &TOKEN_START,
-            Shape::Experts(_) => &EXPERT_START,
-        };
-        let Some(generation) = self.speaks(kind, gpu) else { return shape.form(start, gpu) };
-        let list = self.lists.get(kind).and_then(|l| l.get(generation.name()));
-        let usable = |l: &&Vec<f64>| l.len() == start.len() && l.iter().all(|x| x.is_finite() && *x > 0.0);
-        let form = shape.form(list.filter(usable).map_or(start, Vec::as_slice), gpu);
-        let log = self.forest(kind, generation).map_or(0.0, |f| f64::from(f.predict(&shape.features())));
+        let usable =
+            |l: &&Vec<f64>| l.len() == shape.constants().len() && l.iter().all(|x| x.is_finite() && *x > 0.0);
+        let list = self.lists.get(list_of(kind)).filter(usable);
+        // Without a list a form takes where its constants start.
+        let form = shape.form(list.map_or(&[], Vec::as_slice), gpu);
+        let log =
+            self.forest(kind, gpu.architecture).map_or(0.0, |f| f64::from(f.predict(&shape.features())));
         form * log.exponential()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::forms::Token;
+    use super::super::attention::{PROMPT, TOKEN, Token};
+    use super::super::experts::GROUPED;
     use super::*;
     use preflop_core::gpu::catalog;
 
     #[test]
     fn the_embedded_files_are_whole() {
         let all: File = toml::from_str(FILE).unwrap();
-        let trees = open_trees(TREES).unwrap();
         let constants = Constants::embedded();
-        assert!(all.kernels.len() >= 6);
-        for (kind, lists) in &all.kernels {
-            for generation in lists.keys() {
-                assert!(trees.contains_key(&format!("{kind}/{generation}")), "{kind} {generation}");
-                let generation = Architecture::ALL.into_iter().find(|a| a.name() == generation).unwrap();
-                assert!(constants.forest(kind, generation).is_some(), "{kind} {generation:?}");
-            }
+        assert_eq!(
+            all.kernels.keys().collect::<Vec<_>>(),
+            ["experts", "experts.int4", "experts.nvfp4", "prompt", "token"]
+        );
+        for (list, form) in [("prompt", PROMPT.len()), ("token", TOKEN.len()), ("experts", GROUPED.len())] {
+            assert_eq!(all.kernels[list].len(), form, "{list}");
+        }
+        let trees = open_trees(TREES).unwrap();
+        assert!(trees.len() >= 15, "{}", trees.len());
+        for name in trees.keys() {
+            let (kind, generation) = name.split_once('/').unwrap();
+            let generation = Architecture::ALL.into_iter().find(|a| a.name() == generation).unwrap();
+            assert!(constants.forest(kind, generation).is_some() && all.kernels.contains_key(list_of(kind)));
         }
     }
 
     #[test]
-    fn a_generation_that_was_measured_speaks_for_itself_and_for_its_kin() {
+    fn generations_that_were_measured_are_known() {
         let constants = Constants::embedded();
-        let speaks = |gpu: &str| constants.speaks("token", &catalog::find(gpu).unwrap()).unwrap();
-        assert_eq!(speaks("h200"), Architecture::Hopper);
-        assert_eq!(speaks("b300"), Architecture::Blackwell);
-        assert_eq!(speaks("v100"), Architecture::Ampere);
-        assert_eq!(
-            constants.speaks("experts.nvfp4", &catalog::find("h200").unwrap()),
-            Some(Architecture::Blackwell)
-        );
+        let measured = |kind: &str, gpu: &str| constants.measured(kind, &catalog::find(gpu).unwrap());
+        assert!(measured("token", "h200") && measured("token", "b300") && !measured("token", "v100"));
+        assert!(measured("experts.nvfp4", "b200") && !measured("experts.nvfp4", "h200"));
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! An inference server: its own kernels for attention, quantised products and experts, fused elementwise kernels, decode steps as CUDA graphs.
 //!
-//! `forms` has the closed forms, `constants` reads `data/fitted/served.toml` and the trees beside it, `operator` asks them for single operators,
+//! `forms`, `attention` and `experts` have the closed forms, `tuned` the shapes that a server has tuned kernels for, `constants` reads `data/fitted/served.toml` and the trees beside it, `operator` asks them for single operators,
 //! `stack` puts the steps of a model together.
 
+pub mod attention;
 pub mod constants;
+pub mod experts;
 pub mod forms;
 pub mod operator;
 pub mod stack;
+pub mod tuned;
 
 pub use constants::Constants;
 pub use stack::{Formats, Served, WeightFormat};
@@ -15,11 +18,11 @@ use preflop_core::Gpu;
 
 /// What a reader of a server's times should know: what was measured, and what follows from bytes alone.
 pub fn notes(constants: &Constants, weights: WeightFormat, gpu: &Gpu) -> Vec<String> {
-    let seen = ["token", "prompt"].iter().all(|kind| constants.speaks(kind, gpu) == Some(gpu.architecture));
+    let seen = ["token", "prompt"].iter().all(|kind| constants.measured(kind, gpu));
     let mut notes = vec![if seen {
         "no whole step of a server was measured: kernels of this GPU's generation were, and the interval is wide".to_string()
     } else {
-        "no kernel of a server was measured on this GPU's generation: those of its nearest kin stand in"
+        "not every kernel of a server was measured on this GPU's generation: forms fitted on other generations stand in"
             .to_string()
     }];
     if matches!(weights, WeightFormat::Int8 | WeightFormat::Nvfp4) {

@@ -1,7 +1,8 @@
 //! Single operators as a server runs them.
 
+use super::attention::{Prompt, Token};
 use super::constants::Constants;
-use super::forms::{Prompt, Shape, Token};
+use super::forms::Shape;
 use preflop_core::dtype::Dtype;
 use preflop_core::gpu::Gpu;
 use preflop_core::ops::{Op, OpCall, Pass};
@@ -22,9 +23,11 @@ fn kernel(call: &OpCall) -> Option<(&'static str, Shape)> {
         (a.batch as f64, a.heads as f64, a.kv_heads as f64, a.head_dim as f64);
     if a.q_len == 1 {
         let (context, kv_bytes) = (a.kv_len as f64, call.dtype.size());
-        return Some(("token", Shape::Token(Token { batch, context, heads, kv_heads, head_dim, kv_bytes })));
+        // One operator by itself is measured again and again.
+        let token = Token { batch, context, heads, kv_heads, head_dim, kv_bytes, warm: true };
+        return Some(("token", Shape::Token(token)));
     }
-    let whole = a.causal && a.q_len == a.kv_len && call.dtype != Dtype::Fp8;
+    let whole = a.causal && a.q_len == a.kv_len;
     let (tokens, dtype) = (a.q_len as f64, call.dtype);
     whole.then_some(("prompt", Shape::Prompt(Prompt { batch, tokens, heads, kv_heads, head_dim, dtype })))
 }
@@ -34,7 +37,7 @@ impl Constants {
     pub fn serve(&self, call: &OpCall, eager: OpPrediction, gpu: &Gpu) -> OpPrediction {
         let Some((kind, shape)) = kernel(call) else { return eager };
         let seconds = self.seconds(kind, &shape, gpu);
-        let seen = self.speaks(kind, gpu) == Some(gpu.architecture);
+        let seen = self.measured(kind, gpu);
         let [low, high] = if seen { SEEN } else { UNSEEN };
         OpPrediction {
             time: Seconds(seconds),

@@ -3,8 +3,11 @@
 //! A layer is four products (queries, keys and values joined; output; gate and up joined; down) or a layer of experts, attention, and three fused kernels (norm with
 //! residual twice, the gate's function). Decode steps are replayed. No whole step of a server was measured for this project: the interval is wide.
 
+use super::attention::{Prompt, Token};
 use super::constants::Constants;
-use super::forms::{Experts, Prompt, Shape, Token};
+use super::experts::{Experts, Load, TRAINED};
+use super::forms::Shape;
+use super::tuned::tuned;
 use crate::generate::{Stack, StepCost};
 use preflop_core::dtype::Dtype;
 use preflop_core::gpu::Gpu;
@@ -121,7 +124,7 @@ const FUSED_SHARE: f64 = 0.87;
 const FUSED_LEAST: f64 = 2e-6;
 /// Seconds of choosing the next token from the logits, beside reading them.
 const SAMPLING: f64 = 20e-6;
-/// Whole steps lie between these shares of the prediction: attention and experts with their GPU left out are off by a fifth to a third, and no
+/// Whole steps lie between these shares of the prediction: attention and experts with their GPU left out are off by a tenth to a fifth, and no
 /// step was measured.
 const SPREAD: [f64; 2] = [0.65, 1.5];
 /// Tokens that a server reads at once at most, for its activations.
@@ -197,19 +200,16 @@ impl Served<'_> {
         };
         let norms = 2.0 * self.fused(8.0 * rows * p.width as f64);
         let turned = self.fused(4.0 * rows * (q + kv) as f64);
-        let mut seconds = 0.0;
-        for layer in 0..p.layers as u64 {
-            seconds += projections + norms + turned;
-            seconds += match p.experts {
-                Some(e) if e.has(layer) => {
-                    let shared = if e.shared > 0 { dense(e.shared) } else { 0.0 };
-                    self.product(rows, e.count, p.width, WeightFormat::Bf16)
-                        + shared
-                        + self.experts(rows, e.inner, e.taken, e.count)
-                }
-                Some(e) => dense(e.dense_inner),
-                None => dense(p.inner),
-            };
+        let routed = p.experts.map_or(0, |e| (0..p.layers as u64).filter(|l| e.has(*l)).count());
+        let plain = p.layers - routed;
+        let mut seconds = p.layers as f64 * (projections + norms + turned);
+        if plain > 0 {
+            seconds += plain as f64 * dense(p.experts.map_or(p.inner, |e| e.dense_inner));
+        }
+        if let Some(e) = p.experts.filter(|_| routed > 0) {
+            let shared = if e.shared > 0 { dense(e.shared) } else { 0.0 };
+            let router = self.product(rows, e.count, p.width, WeightFormat::Bf16);
+            seconds += routed as f64 * (router + shared + self.experts(rows, e.inner, e.taken, e.count));
         }
         let kernels = if p.experts.is_some() { 12.0 } else { 9.0 };
         (seconds, kernels * p.layers as f64)
@@ -228,7 +228,9 @@ impl Served<'_> {
                 Dtype::Bf16 => self.gpu.autocast(),
                 other => other,
             },
-            balanced: false,
+            load: Load::of(tokens, taken as f64, count as f64, TRAINED),
+            tuned: tuned(self.gpu.architecture, count as f64, inner as f64),
+            warm: false,
         };
         // No layer of experts with 8-bit integers was published; they are widened as 4-bit ones are.
         let kind = match format {
@@ -281,7 +283,12 @@ impl Stack for Served<'_> {
             heads: p.heads as f64,
             kv_heads: if p.latent.is_some() { p.heads as f64 } else { p.kv_heads as f64 },
             head_dim: p.latent.map_or(p.head_dim, |l| l.plain + l.rotary) as f64,
-            dtype: self.gpu.autocast(),
+            // With a cache in fp8 the scores are computed in it.
+            dtype: if self.formats.kv_bytes < 2.0 && self.gpu.has_tensor(Dtype::Fp8) {
+                Dtype::Fp8
+            } else {
+                self.gpu.autocast()
+            },
         };
         let attention = self.constants.seconds("prompt", &Shape::Prompt(a), self.gpu) * p.layers as f64;
         Ok(self.cost(layers + attention + self.last(batch as f64) + GAP * kernels, rows, rows))
@@ -292,7 +299,7 @@ impl Stack for Served<'_> {
         let (layers, kernels) = self.layers(rows);
         let (heads, kv_heads, head_dim) = self.heads();
         let (context, kv_bytes) = (context as f64 + 1.0, self.formats.kv_bytes);
-        let a = Token { batch: rows, context, heads, kv_heads, head_dim, kv_bytes };
+        let a = Token { batch: rows, context, heads, kv_heads, head_dim, kv_bytes, warm: false };
         let attention = self.constants.seconds("token", &Shape::Token(a), self.gpu) * self.plan.layers as f64;
         Ok(self.cost(layers + attention + self.last(rows) + GAP * kernels, rows * context, rows))
     }

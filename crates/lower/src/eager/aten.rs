@@ -2,6 +2,7 @@
 
 use super::backward::Backward;
 use super::{Lowering, Value};
+use super::{PACKED_BLOCK, PACKED_BYTES};
 use preflop_graph::Dims;
 use preflop_graph::graph::{Binary, Unary};
 use preflop_ops::{
@@ -179,6 +180,10 @@ impl Lowering<'_> {
             self.elementwise(E::Copy, x2.numel(), x2.dtype);
             self.elementwise(E::Copy, weight.numel(), weight.dtype);
         }
+        let packed = self.packed.get(weight.storage as usize).copied().unwrap_or(false);
+        if packed {
+            self.unpack(weight.numel(), x.dtype);
+        }
         let gemm = Gemm { bias: fused.is_some(), ..Gemm::linear(rows, n, k, false) };
         let out = self.alloc(Dims::new(&[rows, n]), x.dtype);
         self.emit(Op::Gemm(gemm), Pass::Fwd, math);
@@ -189,7 +194,7 @@ impl Lowering<'_> {
         if x2.edge != super::Edge::None {
             saved.push(weight.storage);
         }
-        let kind = Backward::Linear { m: rows, n, k, stored_kn: false };
+        let kind = Backward::Linear { m: rows, n, k, stored_kn: false, packed };
         let inputs: Vec<Value> = [x2, weight].into_iter().chain(fused).collect();
         let out = self.record1(kind, &inputs, &saved, out);
         let shape = x.shape.with(rank - 1, n);
@@ -198,6 +203,19 @@ impl Lowering<'_> {
             Some(b) if fused.is_none() => self.binary(out, b, Binary::Add, shape, true),
             _ => out,
         }
+    }
+
+    /// Weights of 4 bits widened into a tensor of their own, which lives as long as the operator: the scales are widened and shifted first, then everything is written once.
+    pub(super) fn unpack(&mut self, elements: u64, dtype: Dtype) {
+        self.ops(3);
+        let scales = elements.div_ceil(PACKED_BLOCK).max(1);
+        for _ in 0..2 {
+            self.elementwise(E::Copy, scales, Dtype::Fp32);
+        }
+        self.alloc_elements(elements, dtype);
+        // A copy reads as much as it writes; this reads the packed weights.
+        let share = (PACKED_BYTES + dtype.size()) / (2.0 * dtype.size());
+        self.elementwise(E::Copy, ((elements as f64 * share) as u64).max(1), dtype);
     }
 
     /// `addmm(bias, x, weight)` over the flattened rows of x, weight stored `[k, n]`.
@@ -209,7 +227,7 @@ impl Lowering<'_> {
         let m = gemm.m;
         let out = self.alloc(Dims::new(&[m, n]), x.dtype);
         self.emit(Op::Gemm(gemm), Pass::Fwd, self.policy.linear_math(x.dtype));
-        let kind = Backward::Linear { m, n, k, stored_kn: true };
+        let kind = Backward::Linear { m, n, k, stored_kn: true, packed: false };
         self.record1(kind, &[x, weight, bias], &[x.storage, weight.storage], out)
     }
 

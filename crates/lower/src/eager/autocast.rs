@@ -88,7 +88,7 @@ impl Lowering<'_> {
 
     /// A parameter as a product takes it: cast once per iteration under autocast and then cached.
     pub(super) fn lower_parameter(&mut self, p: u32) -> Value {
-        if self.policy.autocast.is_none() {
+        if self.policy.autocast.is_none() || self.graph.parameters[p as usize].packed {
             return self.parameter(p);
         }
         if let Some(v) = self.cast_cache[p as usize] {

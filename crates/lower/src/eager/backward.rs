@@ -33,7 +33,7 @@ pub(super) enum Backward {
     /// Mask and scale.
     Dropout,
     /// `x W^T (+ b)`, or with a weight stored `[k, n]`.
-    Linear { m: u64, n: u64, k: u64, stored_kn: bool },
+    Linear { m: u64, n: u64, k: u64, stored_kn: bool, packed: bool },
     /// Batched product.
     Bmm { batch: u64, m: u64, n: u64, k: u64 },
     /// Softmax.
@@ -234,10 +234,13 @@ impl Lowering<'_> {
                 self.elementwise(E::DropoutBwd, grad.numel(), grad.dtype);
                 vec![Some(self.grad_like(grad, grad.dtype))]
             }
-            &Backward::Linear { m, n, k, stored_kn } => {
+            &Backward::Linear { m, n, k, stored_kn, packed } => {
                 let math = self.policy.linear_math(grad.dtype);
                 let data = if stored_kn { Layout::Linear } else { Layout::Nn };
                 let dx = needs(0).then(|| {
+                    if packed {
+                        self.unpack(n * k, grad.dtype);
+                    }
                     self.ops(2);
                     self.emit(Op::Gemm(Gemm::mm(m, k, n, data)), Pass::Fwd, math);
                     self.alloc(Dims::new(&[m, k]), grad.dtype)

@@ -119,6 +119,10 @@ pub struct CompareArgs {
     #[arg(long, value_name = "G", value_parser = input::above_zero, allow_hyphen_values = true)]
     pub grams_per_kwh: Option<f64>,
 
+    /// End with status 1 where it fits on none of the GPUs
+    #[arg(long)]
+    pub fail_if_not_fit: bool,
+
     /// Write the rows to a file: .csv or .json
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<String>,

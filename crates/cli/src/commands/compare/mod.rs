@@ -10,7 +10,7 @@ mod verdict;
 
 pub use args::CompareArgs;
 
-use crate::error::InputError;
+use crate::error::{InputError, Partly};
 use crate::input;
 use crate::output::{self, Output};
 use args::Question;
@@ -23,6 +23,11 @@ use row::Row;
 /// Question to rows, rows to an order, order to a table.
 pub fn run(args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
     if args.gpus.iter().any(|name| several::is_several(name)) {
+        if args.fail_if_not_fit {
+            return Err(InputError::new("`--fail-if-not-fit` is for single GPUs")
+                .hint("ask `preflop predict --cluster` about several")
+                .into());
+        }
         return several::run(args, output);
     }
     if let Some(recorded) = super::roofline::recording::read(&args.model)? {
@@ -37,6 +42,7 @@ pub fn run(args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
     choose(&question, &mut rows)?;
     let sentences = if output.json { Vec::new() } else { verdict::verdict(&question, &rows, &model) };
     let top = args.top.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    let fits = rows.iter().any(|r| r.fits);
     rows.truncate(top);
     if let Some(path) = &args.output {
         show::write_file(path, &rows)?;
@@ -45,13 +51,23 @@ pub fn run(args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
         show::plot(path, &question, &rows)?;
     }
     if output.json {
-        return output::print_json(&rows);
+        output::print_json(&rows)?;
+        return ended(args, fits);
     }
     // GPUs without room are folded away, unless they were named or nothing else is left.
     if !args.all && !question.named && rows.iter().any(|r| r.fits) {
         rows.retain(|r| r.fits);
     }
-    show::print(&question, &rows, sentences, output)
+    show::print(&question, &rows, sentences, output)?;
+    ended(args, fits)
+}
+
+/// The end of a comparison of which something must fit.
+fn ended(args: &CompareArgs, fits: bool) -> anyhow::Result<()> {
+    if args.fail_if_not_fit && !fits {
+        return Err(Partly(format!("`{}` fits on none of these GPUs", args.model)).into());
+    }
+    Ok(())
 }
 
 /// Measured over predicted time on the user's own GPU: 1 where nothing was measured.
