@@ -22,7 +22,9 @@ pub(super) struct Kernel {
 pub(super) fn kernels(nodes: &[Node], groups: Vec<Vec<usize>>, outputs: &HashSet<u32>) -> Vec<Kernel> {
     let mut group_of = vec![0; nodes.len()];
     for (g, members) in groups.iter().enumerate() {
-        members.iter().for_each(|n| group_of[*n] = g);
+        for &n in members {
+            group_of[n] = g;
+        }
     }
     let mut read_in: HashMap<u32, Vec<usize>> = HashMap::new();
     for (i, n) in nodes.iter().enumerate() {
@@ -45,7 +47,7 @@ pub(super) fn kernels(nodes: &[Node], groups: Vec<Vec<usize>>, outputs: &HashSet
             .filter(|w| library || leaves(w))
             .copied()
             .collect();
-        Kernel { reads, writes, members }
+        Kernel { members, reads, writes }
     };
     groups.into_iter().enumerate().map(kernel).collect()
 }

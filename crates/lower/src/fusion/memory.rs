@@ -57,7 +57,9 @@ pub(super) fn peak(
         // Those that were written over are free already.
         if fused {
             now -= free.iter().sum::<f64>();
-            dying.iter().for_each(|v| _ = alive.remove(v));
+            for v in &dying {
+                alive.remove(v);
+            }
         } else {
             now -= dying.iter().filter_map(|v| alive.remove(v)).sum::<f64>();
         }

@@ -99,7 +99,7 @@ impl Maker {
         self.node(Walk::Reduction { reduced: reduced.max(1), outer }, results, reads, writes)
     }
 
-    /// A reduction, in two steps where it is split. `fields` values are kept for each part.
+    /// A reduction, in two steps where it is split.
     fn reduce_split(
         &mut self,
         results: u64,
@@ -395,10 +395,9 @@ fn layouts(nodes: &mut [Node], steps: &[Step]) {
         let (Op::Conv(c), Pass::Fwd) = (&call.op, call.pass) else { continue };
         for (at, read) in node.reads.iter().enumerate() {
             let flat = at > 0 && c.r * c.s == 1;
-            if let Some(&maker) = makers.get(&read.value).filter(|_| !flat) {
-                if nodes[maker].walk == Walk::Pointwise && outside(&nodes[maker]) {
-                    turned.push((maker, at == 0 && c.h.saturating_mul(c.w) > WIDE_MAPS));
-                }
+            let cast = |m: &&usize| !flat && nodes[**m].walk == Walk::Pointwise && outside(&nodes[**m]);
+            if let Some(&maker) = makers.get(&read.value).filter(cast) {
+                turned.push((maker, at == 0 && c.h.saturating_mul(c.w) > WIDE_MAPS));
             }
         }
     }
