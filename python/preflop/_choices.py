@@ -14,7 +14,7 @@ import torch
 
 from ._recurrent import recurrent
 from ._sizes import value_of
-from ._tensor import META
+from ._tensor import META, GpuTensor
 
 aten = torch.ops.aten
 
@@ -177,9 +177,13 @@ def attention(
         )[0]
     if attn_mask is not None:
         if attn_mask.dtype == torch.bool:
-            zeros = torch.zeros_like(attn_mask, dtype=query.dtype)
-            attn_mask = zeros.masked_fill_(attn_mask.logical_not(), float("-inf"))
-        attn_mask = attn_mask.expand(query.size(0), query.size(1), query.size(2), key.size(2))
+            # `convert_boolean_attn_mask`: a choice between two constants.
+            device = META if isinstance(attn_mask, GpuTensor) else attn_mask.device
+            allowed, hidden = (torch.full((), value, dtype=query.dtype, device=device) for value in (0.0, float("-inf")))
+            attn_mask = torch.where(attn_mask, allowed, hidden)
+        if kernel == "mem_efficient":
+            # cuDNN's kernel expands it inside; a compiler would write out what is expanded before.
+            attn_mask = attn_mask.expand(query.size(0), query.size(1), query.size(2), key.size(2))
     if kernel == "cudnn":
         return aten._scaled_dot_product_cudnn_attention(
             query, key, value, attn_mask, needs_statistics, dropout_p, is_causal, False, scale=scale

@@ -28,8 +28,8 @@ from ._core import VERSION
 from ._errors import CaptureError, PreflopError
 from ._tensor import GpuTensor, tensors_in
 
-#: Raised when older listings would be misread.
-_LISTING_VERSION = 2
+#: Raised when older listings would be misread or a rule that made them has changed.
+_LISTING_VERSION = 3
 #: Names of the function that stands for a compiled one, over the versions of PyTorch.
 _ENTRANCES = ("compile_wrapper", "_fn")
 #: A compiler that takes longer hangs.

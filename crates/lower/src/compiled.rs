@@ -1,4 +1,5 @@
-//! The compiled form of an eager iteration: what Inductor would make of its operators.
+//! The compiled form of an eager iteration that was recorded, of which only the order of operators is known: what Inductor would make of it. (A graph has its
+//! flow of data, which `fusion` follows.)
 //!
 //! Between two calls of a library (products, convolutions, attention) all other operators are fused as far as they walk the same
 //! number of places: a chain reads what comes from outside, keeps what its members hand on, and writes what leaves. Reductions end a
@@ -7,12 +8,10 @@
 //! This is a rule for networks whose real listing is not at hand; `docs/run-options.md` says how far it is from listings. A recorded step has
 //! the listing itself.
 
-use preflop_graph::{HostWork, Iteration, Phase, Step};
+use preflop_graph::{Iteration, Phase, Step};
 use preflop_ops::{
-    Conv, ElementwiseKind as E, Fused, FusedForm, FusedTraits, Gemm, Op, OpCall, Pass, RowwiseKind,
-    SpatialKind,
+    ElementwiseKind as E, Fused, FusedForm, FusedTraits, Op, OpCall, Pass, RowwiseKind, SpatialKind,
 };
-use preflop_units::dtype::Dtype;
 
 /// Blocks that an outer reduction is split into, so that all SMs have work.
 const SPLITS: u64 = 512;
@@ -107,19 +106,6 @@ impl Chain {
     }
 }
 
-/// A product with sizes that 16-byte loads can take: Inductor pads others where arithmetic binds them.
-fn padded(product: Gemm, dtype: Dtype) -> Gemm {
-    /// FLOPs per byte from which arithmetic binds a product, on all GPUs with tensor cores.
-    const BOUND_BY_ARITHMETIC: f64 = 100.0;
-    let aligned = (16.0 / dtype.size()) as u64;
-    let intensity = product.flops().0 / product.traffic(dtype).total().0.max(1.0);
-    if !dtype.is_half() || intensity < BOUND_BY_ARITHMETIC {
-        return product;
-    }
-    let up = |size: u64| size.next_multiple_of(aligned.max(1));
-    Gemm { m: up(product.m), n: up(product.n), k: up(product.k), ..product }
-}
-
 /// Is a function dear enough to count?
 fn function(kind: E) -> bool {
     kind.arity().2 >= 5.0
@@ -150,10 +136,7 @@ pub fn compiled(iteration: &Iteration) -> Iteration {
         run.add(step);
     }
     run.flush();
-    let launches = run.steps.iter().filter(|s| s.phase != Phase::Optimizer).map(|s| u64::from(s.count)).sum();
-    // The program that a compiler wrote calls its backward's kernels as its forward's; autograd runs one node for all of them.
-    let backward_ops = u64::from(iteration.host.backward_ops > 0);
-    let host = HostWork { forward_ops: launches, backward_ops, module_calls: 0, ..iteration.host };
+    let host = crate::launching(iteration.host, &run.steps);
     Iteration { host, steps: run.steps, ..iteration.clone() }
 }
 
@@ -177,13 +160,7 @@ impl Fusion {
         }
         if step.phase == Phase::Optimizer || is_library(&step.call.op) {
             self.flush();
-            let mut step = step.clone();
-            match step.call.op {
-                Op::Conv(conv) => step.call.op = Op::Conv(Conv { channels_last: true, ..conv }),
-                Op::Gemm(product) => step.call.op = Op::Gemm(padded(product, step.call.dtype)),
-                _ => {}
-            }
-            self.steps.push(step);
+            self.steps.push(crate::fusion::library(step));
             return;
         }
         for _ in 0..step.count {
@@ -331,7 +308,8 @@ impl Fusion {
 mod tests {
     use super::*;
     use preflop_graph::MemoryUse;
-    use preflop_ops::Elementwise;
+    use preflop_ops::{Elementwise, Gemm};
+    use preflop_units::dtype::Dtype;
 
     fn step(op: Op) -> Step {
         Step { name: "layer".into(), phase: Phase::Forward, call: OpCall::fwd(op, Dtype::Bf16), count: 1 }

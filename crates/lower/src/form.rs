@@ -207,6 +207,50 @@ mod tests {
     }
 
     #[test]
+    fn compiled_inference_takes_the_memory_that_was_measured() {
+        let options = LowerOptions { mode: Mode::Infer, ..AMP };
+        for (model, batch, seq, measured) in [
+            ("resnet50", 64, None, 421.0),
+            ("gpt2", 8, Some(1024), 1701.0),
+            ("resnet18", 128, None, 515.0),
+            ("mobilenet_v2", 256, None, 962.0),
+            ("bert-base", 16, Some(512), 1019.0),
+            ("t5-small", 16, Some(256), 696.0),
+            ("swin_t", 32, None, 398.0),
+        ] {
+            let graph = zoo::build(model, Some(batch), seq).unwrap();
+            let peak = Form::from(Run::Compile).lower(&graph, &options).unwrap().memory.peak.mib();
+            assert!((peak / measured - 1.0).abs() < 0.03, "{model}: {peak} MiB, measured {measured}");
+        }
+    }
+
+    #[test]
+    fn a_compiled_network_launches_as_many_fused_kernels_as_the_profiler_saw() {
+        // Training and inference, of `data/measured/h200/compiled.csv.gz`: kernels whose names begin with `triton_`.
+        for (model, batch, seq, measured) in [
+            ("resnet50", 64, None, [560.0, 106.0]),
+            ("gpt2", 8, Some(1024), [365.0, 171.0]),
+            ("vit_b_16", 64, None, [405.0, 175.0]),
+            ("resnet18", 128, None, [219.0, 41.0]),
+            ("convnext_tiny", 64, None, [508.0, 156.0]),
+            ("mobilenet_v2", 256, None, [604.0, 107.0]),
+            ("bert-base", 16, Some(512), [590.0, 247.0]),
+            ("efficientnet_b0", 128, None, [722.0, 167.0]),
+            ("swin_t", 32, None, [598.0, 232.0]),
+        ] {
+            let graph = zoo::build(model, Some(batch), seq).unwrap();
+            for (mode, measured) in [Mode::Train, Mode::Infer].into_iter().zip(measured) {
+                let options = LowerOptions { mode, ..AMP };
+                let iteration = Form::from(Run::Compile).lower(&graph, &options).unwrap();
+                let fused = iteration.steps.iter().filter(|s| matches!(s.call.op, Op::Fused(_)));
+                let launched: u32 = fused.map(|s| s.count).sum();
+                let off = f64::from(launched) / measured - 1.0;
+                assert!(off.abs() < 0.10, "{model} {mode:?}: {launched} fused kernels, measured {measured}");
+            }
+        }
+    }
+
+    #[test]
     fn a_compiled_encoder_of_hugging_face_multiplies_plainly() {
         let attention = |i: &Iteration| i.steps.iter().any(|s| matches!(s.call.op, Op::Attention(_)));
         let options = LowerOptions { mode: Mode::Infer, ..AMP };

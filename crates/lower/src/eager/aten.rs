@@ -69,6 +69,7 @@ impl Lowering<'_> {
         self.ops(1);
         let out = self.alloc(x.shape, x.dtype);
         self.copy_kernel(x);
+        self.flow_moved(x, out);
         self.record1(Backward::Identity, &[x], &[], out)
     }
 
@@ -98,7 +99,9 @@ impl Lowering<'_> {
             self.ops(1);
             self.elementwise(E::Copy, x.numel(), x.dtype);
             let copy = self.alloc(x.shape, x.dtype);
-            self.settle(&Backward::Identity, &[x], &[copy]);
+            self.flow(&[x], &[copy]);
+            // A compiler has no need of it.
+            self.flow_alias(copy.storage, &x);
             copy
         } else {
             x
@@ -111,6 +114,7 @@ impl Lowering<'_> {
             let strides = x.shape.dense_like(&x.strides);
             self.alloc_strided(x.shape, strides, x.dtype)
         };
+        self.flow(&[x], &[out]);
         let saved = match kind {
             Unary::AddScalar | Unary::MulScalar | Unary::Neg => None,
             Unary::Relu | Unary::Tanh | Unary::Sigmoid | Unary::Rsqrt | Unary::Exp => Some(out.storage),
@@ -152,6 +156,7 @@ impl Lowering<'_> {
             };
             self.alloc_strided(shape, strides, dtype)
         };
+        self.flow(&[a, b], &[out]);
         let saved: Vec<u32> = match kind {
             Binary::Mul => {
                 let for_a = (a.edge != super::Edge::None).then_some(b.storage);
@@ -196,6 +201,7 @@ impl Lowering<'_> {
         }
         let kind = Backward::Linear { m: rows, n, k, stored_kn: false, packed };
         let inputs: Vec<Value> = [x2, weight].into_iter().chain(fused).collect();
+        self.flow(&inputs, &[out]);
         let out = self.record1(kind, &inputs, &saved, out);
         let shape = x.shape.with(rank - 1, n);
         let out = if rank == 2 { out } else { self.reshape(out, shape) };
@@ -227,6 +233,7 @@ impl Lowering<'_> {
         let m = gemm.m;
         let out = self.alloc(Dims::new(&[m, n]), x.dtype);
         self.emit(Op::Gemm(gemm), Pass::Fwd, self.policy.linear_math(x.dtype));
+        self.flow(&[x, weight, bias], &[out]);
         let kind = Backward::Linear { m, n, k, stored_kn: true, packed: false };
         self.record1(kind, &[x, weight, bias], &[x.storage, weight.storage], out)
     }
@@ -237,6 +244,7 @@ impl Lowering<'_> {
         self.ops(1);
         let out = self.alloc(Dims::new(&[batch, m, n]), a.dtype);
         self.emit(Op::Gemm(Gemm::bmm(batch, m, n, k)), Pass::Fwd, self.policy.math(a.dtype));
+        self.flow(&[a, b], &[out]);
         self.record1(Backward::Bmm { batch, m, n, k }, &[a, b], &[a.storage, b.storage], out)
     }
 
@@ -265,6 +273,7 @@ impl Lowering<'_> {
         let rows = x.numel() / cols.max(1);
         let out = self.alloc(x.shape, x.dtype);
         self.emit(Op::Rowwise(Rowwise { kind: RowwiseKind::Softmax, rows, cols }), Pass::Fwd, x.dtype);
+        self.flow(&[x], &[out]);
         self.record1(Backward::Softmax { rows, cols }, &[x], &[out.storage], out)
     }
 
@@ -277,6 +286,7 @@ impl Lowering<'_> {
         let kind =
             if xs.iter().all(Value::is_contiguous) { MovementKind::Cat } else { MovementKind::CatStrided };
         self.cat_kernel(shape, dim, dtype, kind);
+        self.flow(&xs, &[out]);
         let sizes = xs.iter().map(|x| x.shape[dim]).collect();
         self.record1(Backward::Cat { dim, sizes }, &xs, &[], out)
     }
@@ -298,6 +308,7 @@ impl Lowering<'_> {
         let out = self.alloc_strided(x.shape, strides, x.dtype);
         let mask = self.alloc_elements(x.numel(), Dtype::Int8);
         self.elementwise(E::Dropout, x.numel(), x.dtype);
+        self.flow_more(&[x], &[out], &[mask]);
         self.record1(Backward::Dropout, &[x], &[mask], out)
     }
 
@@ -317,7 +328,9 @@ impl Lowering<'_> {
         }
         let noise = self.alloc(shape, x.dtype);
         self.elementwise(E::Fill, noise.numel(), x.dtype);
+        self.flow(&[], &[noise]);
         self.elementwise(E::AddScalar, noise.numel(), x.dtype);
+        self.flow(&[noise], &[noise]);
         self.binary(x, noise, Binary::Mul, x.shape, !per_sample)
     }
 
@@ -325,25 +338,22 @@ impl Lowering<'_> {
     pub(super) fn fill(&mut self, shape: Dims, dtype: Dtype) -> Value {
         let out = self.alloc(shape, dtype);
         self.elementwise(E::Fill, out.numel(), dtype);
+        self.flow(&[], &[out]);
         out
     }
 
-    /// Sum over the leading part of a matrix: `[rows, cols]` to `[cols]`.
-    pub(super) fn sum_cols(&mut self, rows: u64, cols: u64, shape: Dims, dtype: Dtype) -> Value {
-        self.sum_as(RowwiseKind::SumCols, rows, cols, shape, dtype)
+    /// Sum of `x` over the leading part of a matrix: `[rows, cols]` to `[cols]`, seen as `shape`.
+    pub(super) fn sum_cols(&mut self, x: Value, shape: Dims) -> Value {
+        self.sum_as(RowwiseKind::SumCols, x, shape)
     }
 
-    /// A sum of that kind over `rows` rows.
-    pub(super) fn sum_as(
-        &mut self,
-        kind: RowwiseKind,
-        rows: u64,
-        cols: u64,
-        shape: Dims,
-        dtype: Dtype,
-    ) -> Value {
-        let out = self.alloc(shape, dtype);
-        self.emit(Op::Rowwise(Rowwise { kind, rows, cols }), Pass::Fwd, dtype);
+    /// A sum of that kind over all rows of `x`.
+    pub(super) fn sum_as(&mut self, kind: RowwiseKind, x: Value, shape: Dims) -> Value {
+        let out = self.alloc(shape, x.dtype);
+        let cols = shape.numel();
+        let rows = x.numel() / cols.max(1);
+        self.emit(Op::Rowwise(Rowwise { kind, rows, cols }), Pass::Fwd, x.dtype);
+        self.flow(&[x], &[out]);
         out
     }
 }

@@ -48,6 +48,8 @@ impl Lowering<'_> {
         let out = self.alloc_strided(q.shape, strides, q.dtype);
         let statistics = self.alloc_elements(batch.saturating_mul(heads).saturating_mul(len), Dtype::Fp32);
         self.emit(Op::Attention(op), Pass::Fwd, self.policy.math(q.dtype));
+        let read: Vec<Value> = [q, k, v].into_iter().chain(mask).collect();
+        self.flow_more(&read, &[out], &[statistics]);
         let saved = [q.storage, k.storage, v.storage, out.storage, statistics];
         let layouts = [q.strides, k.strides, v.strides];
         let layouts = cudnn.then_some(layouts);
@@ -138,20 +140,24 @@ impl Lowering<'_> {
         }
         self.alloc(mask.shape, dtype);
         self.elementwise(E::Where, mask.numel(), dtype);
+        // What the kernel reads from here on.
+        self.flow(&[mask], &[Value { dtype, ..mask }]);
     }
 
     /// `ones(bool).tril()` and its translation into 0 and minus infinity.
     fn causal_mask(&mut self, rows: u64, cols: u64) -> Value {
         let shape = Dims::new(&[rows, cols]);
         self.ops(5);
-        self.fill(shape, Dtype::Int8);
-        self.alloc(shape, Dtype::Int8);
+        let ones = self.fill(shape, Dtype::Int8);
+        let lower = self.alloc(shape, Dtype::Int8);
         self.elementwise(E::Copy, shape.numel(), Dtype::Int8);
+        self.flow(&[ones], &[lower]);
         for _ in 0..2 {
             self.fill(Dims::new(&[1]), Dtype::Fp32);
         }
         let mask = self.alloc(shape, Dtype::Fp32);
         self.elementwise(E::Where, shape.numel(), Dtype::Fp32);
+        self.flow(&[lower], &[mask]);
         mask
     }
 
@@ -162,11 +168,15 @@ impl Lowering<'_> {
         let cols = x.shape.last().copied().unwrap_or(1);
         let rows = x.numel() / cols.max(1);
         self.ops(4);
-        self.alloc(x.shape, Dtype::Int8);
+        let hidden = self.alloc(x.shape, Dtype::Int8);
         self.elementwise(E::Relu, x.numel(), x.dtype);
+        self.flow(&[x], &[hidden]);
+        let all = Value { shape: Dims::new(&[rows]), strides: Dims::new(&[1]), ..hidden };
         self.emit(Op::Rowwise(Rowwise { kind: RowwiseKind::Sum, rows, cols }), Pass::Fwd, Dtype::Int8);
+        self.flow(&[hidden], &[all]);
         self.fill(Dims::new(&[1]), x.dtype);
         self.elementwise(E::AddBias, x.numel(), x.dtype);
+        self.flow(&[out, all], &[out]);
         out
     }
 
@@ -181,10 +191,12 @@ impl Lowering<'_> {
             self.ops(1);
             let out = self.alloc(x.shape, super::aten::promote(x.dtype, dtype));
             self.elementwise(E::Cast, x.numel(), x.dtype);
+            self.flow(&[x], &[out]);
             self.record1(Backward::Cast, &[x], &[], out)
         };
         if !self.training {
             self.memory.reclass(out.storage, Class::Cache);
+            self.flow_kept(&out);
         }
         out
     }
@@ -193,6 +205,7 @@ impl Lowering<'_> {
     pub(super) fn store(&mut self, cache: Value, x: Value) -> Value {
         self.ops(1);
         self.elementwise(E::Copy, x.numel(), x.dtype);
+        self.flow(&[x], &[cache]);
         cache
     }
 
@@ -202,6 +215,7 @@ impl Lowering<'_> {
         let shape = x.shape.with(1, heads);
         let out = self.alloc(shape, x.dtype);
         self.elementwise(E::Copy, out.numel(), x.dtype);
+        self.flow_moved(x, out);
         self.record1(Backward::Repeat, &[x], &[], out)
     }
 
@@ -213,6 +227,7 @@ impl Lowering<'_> {
         let cols = shape.last().copied().unwrap_or(1);
         let rows = (out.numel() as f64 * SHARED_READ / cols.max(1) as f64).ceil() as u64;
         self.emit(Op::Movement(Movement { kind: MovementKind::Permute, rows, cols }), Pass::Fwd, x.dtype);
+        self.flow(&[x], &[out]);
         self.record1(Backward::Repeat, &[x], &[], out)
     }
 
@@ -222,17 +237,20 @@ impl Lowering<'_> {
         layouts: Option<[Dims; 3]>,
         grad: Value,
         metas: &[(Dims, Dtype)],
+        wanted: &[u32],
     ) -> Vec<Option<Value>> {
         let math = self.policy.math(grad.dtype);
         self.ops(1);
         if let Some(layouts) = layouts {
-            let grads = (0..3)
+            let grads: Vec<Option<Value>> = (0..3)
                 .map(|i| {
                     let strides = metas[i].0.dense_like(&layouts[i]);
                     Some(self.alloc_strided(metas[i].0, strides, grad.dtype))
                 })
                 .collect();
             self.emit(Op::Attention(*op), Pass::Bwd, math);
+            let made: Vec<Value> = grads.iter().flatten().copied().collect();
+            self.flow_back(&[grad], wanted, &made);
             return grads;
         }
         // [b, h, s, d] seen as [b, s, h, d], then copied if it does not lie so.
@@ -244,19 +262,24 @@ impl Lowering<'_> {
         if !as_rows.is_contiguous() {
             let copy = self.alloc(as_rows.shape, grad.dtype);
             self.copy_kernel(as_rows);
+            self.flow(&[grad], &[copy]);
             debug_assert!(copy.is_contiguous());
         }
         // delta = rowsum(grad * out), transposed
         let rows = grad.numel() / grad.shape[3].max(1);
-        self.alloc_elements(grad.numel(), grad.dtype);
+        let product = self.alloc(grad.shape, grad.dtype);
         self.elementwise(E::Mul, grad.numel(), grad.dtype);
+        self.flow_back(&[grad], wanted.get(3), &[product]);
         self.emit(
             Op::Rowwise(Rowwise { kind: RowwiseKind::Sum, rows, cols: grad.shape[3] }),
             Pass::Fwd,
             grad.dtype,
         );
+        let delta = Value { shape: Dims::new(&[rows]), strides: Dims::new(&[1]), ..product };
+        self.flow(&[product], &[delta]);
         self.elementwise(E::Copy, rows, grad.dtype);
-        let grads = metas
+        self.flow(&[delta], &[delta]);
+        let grads: Vec<Option<Value>> = metas
             .iter()
             .take(3)
             .map(|&(shape, dtype)| {
@@ -265,6 +288,8 @@ impl Lowering<'_> {
             })
             .collect();
         self.emit(Op::Attention(*op), Pass::Bwd, math);
+        let made: Vec<Value> = grads.iter().flatten().copied().collect();
+        self.flow_back(&[grad, delta], wanted, &made);
         grads
     }
 
@@ -303,6 +328,7 @@ impl Lowering<'_> {
         self.memory.workspace(rnn_workspace(&op, elements, dtype));
         self.emit(Op::Rnn(op), Pass::Fwd, self.policy.cudnn_math(dtype));
         let inputs: Vec<Value> = std::iter::once(x).chain(weights).collect();
+        self.flow_more(&inputs, &[out], &saved[inputs.len() + 1..]);
         self.record1(Backward::Rnn(op), &inputs, &saved, out)
     }
 

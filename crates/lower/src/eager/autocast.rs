@@ -70,6 +70,7 @@ impl Lowering<'_> {
         let strides = x.shape.dense_like(&x.strides);
         let out = self.alloc_strided(x.shape, strides, dtype);
         self.elementwise(ElementwiseKind::Cast, x.numel(), x.dtype);
+        self.flow(&[x], &[out]);
         self.record1(Backward::Cast, &[x], &[], out)
     }
 
@@ -96,7 +97,7 @@ impl Lowering<'_> {
         }
         let full = self.parameter(p);
         let v = self.lowered(full);
-        if self.lazy.is_some() && !self.training {
+        if self.flows.is_some() && !self.training {
             // A compiled forward drops what it has cast after the last use.
             return v;
         }

@@ -81,6 +81,8 @@ pub(super) struct GradNode {
     /// Shape and format of the inputs.
     pub metas: Vec<(Dims, Dtype)>,
     pub saved: Vec<u32>,
+    /// The values that it reads again, where the flow of data is followed.
+    pub wanted: Vec<u32>,
     /// Gradients that have arrived, by output.
     pub grads: Vec<Option<Value>>,
     pub outputs: Vec<(Dims, Dtype)>,
@@ -109,6 +111,7 @@ impl Lowering<'_> {
         self.ops(1);
         self.elementwise(E::Fill, 1, loss.dtype);
         let one = self.alloc(loss.shape, loss.dtype);
+        self.flow(&[], &[one]);
         self.phase = Phase::Backward;
         self.deliver(loss.edge, one, loss.shape, loss.dtype);
         self.free_temporaries();
@@ -126,9 +129,7 @@ impl Lowering<'_> {
             let node = &mut rest[0];
             self.current = node.layer;
             let grads = std::mem::take(&mut node.grads);
-            self.settle_backward(node, &grads);
             let results = self.run_node(node, &grads);
-            self.settle_results(node, &results);
             // The engine drops the node's own gradients before it hands on what it made.
             for r in results.iter().flatten() {
                 self.memory.retain(r.storage);
@@ -168,8 +169,7 @@ impl Lowering<'_> {
         let mut value = value;
         if value.shape != shape {
             self.ops(1);
-            let cols = shape.numel();
-            value = self.sum_cols(value.numel() / cols.max(1), cols, shape, value.dtype);
+            value = self.sum_cols(value, shape);
         }
         value = Value { edge: Edge::None, ..value };
         value = self.cast(value, dtype);
@@ -187,7 +187,7 @@ impl Lowering<'_> {
                 self.ops(1);
                 let kind = if old.lies_like(&value) { E::Add } else { E::AddStrided };
                 self.elementwise(kind, value.numel(), value.dtype);
-                if self.memory.refs(old.storage) == 1 && old.is_dense() {
+                let sum = if self.memory.refs(old.storage) == 1 && old.is_dense() {
                     old
                 } else {
                     let strides = old.shape.dense_like(&old.strides);
@@ -195,7 +195,9 @@ impl Lowering<'_> {
                     self.memory.retain(sum.storage);
                     self.memory.release(old.storage);
                     sum
-                }
+                };
+                self.flow(&[old, value], &[sum]);
+                sum
             }
         };
         match edge {
@@ -227,12 +229,14 @@ impl Lowering<'_> {
             Backward::Cast => vec![Some(self.cast(grad, metas[0].1))],
             Backward::View => vec![Some(self.reshape(grad, metas[0].0))],
             Backward::Permute(order) => vec![Some(self.permute(grad, order))],
-            Backward::Unary(kind) => vec![Some(self.unary_backward(*kind, grad))],
+            Backward::Unary(kind) => vec![Some(self.unary_backward(*kind, grad, &node.wanted))],
             Backward::Binary(kind) => self.binary_backward(*kind, node, grad),
             Backward::Dropout => {
                 self.ops(1);
                 self.elementwise(E::DropoutBwd, grad.numel(), grad.dtype);
-                vec![Some(self.grad_like(grad, grad.dtype))]
+                let out = self.grad_like(grad, grad.dtype);
+                self.flow_back(&[grad], &node.wanted, &[out]);
+                vec![Some(out)]
             }
             &Backward::Linear { m, n, k, stored_kn, packed } => {
                 let math = self.policy.linear_math(grad.dtype);
@@ -243,17 +247,21 @@ impl Lowering<'_> {
                     }
                     self.ops(2);
                     self.emit(Op::Gemm(Gemm::mm(m, k, n, data)), Pass::Fwd, math);
-                    self.alloc(Dims::new(&[m, k]), grad.dtype)
+                    let dx = self.alloc(Dims::new(&[m, k]), grad.dtype);
+                    self.flow_back(&[grad], node.wanted.last(), &[dx]);
+                    dx
                 });
                 let dw = needs(1).then(|| {
                     self.ops(if stored_kn { 2 } else { 4 });
                     let (rows, cols) = if stored_kn { (k, n) } else { (n, k) };
                     self.emit(Op::Gemm(Gemm::mm(rows, cols, m, Layout::Tn)), Pass::Fwd, math);
-                    self.alloc(metas[1].0, grad.dtype)
+                    let dw = self.alloc(metas[1].0, grad.dtype);
+                    self.flow_back(&[grad], node.wanted.first(), &[dw]);
+                    dw
                 });
                 let db = needs(2).then(|| {
                     self.ops(2);
-                    self.sum_cols(m, n, metas[2].0, grad.dtype)
+                    self.sum_cols(grad, metas[2].0)
                 });
                 vec![dx, dw, db].into_iter().take(node.edges.len()).collect()
             }
@@ -262,12 +270,16 @@ impl Lowering<'_> {
                 let db = needs(1).then(|| {
                     self.ops(2);
                     self.emit(Op::Gemm(Gemm::bmm(batch, k, n, m)), Pass::Fwd, math);
-                    self.alloc(metas[1].0, grad.dtype)
+                    let db = self.alloc(metas[1].0, grad.dtype);
+                    self.flow_back(&[grad], node.wanted.first(), &[db]);
+                    db
                 });
                 let da = needs(0).then(|| {
                     self.ops(2);
                     self.emit(Op::Gemm(Gemm::bmm(batch, m, k, n)), Pass::Fwd, math);
-                    self.alloc(metas[0].0, grad.dtype)
+                    let da = self.alloc(metas[0].0, grad.dtype);
+                    self.flow_back(&[grad], node.wanted.last(), &[da]);
+                    da
                 });
                 vec![da, db]
             }
@@ -275,29 +287,36 @@ impl Lowering<'_> {
                 self.ops(1);
                 // The product of gradient and output is a kernel of its own.
                 self.elementwise(E::Mul, grad.numel(), grad.dtype);
-                self.alloc(grad.shape, grad.dtype);
+                let product = self.alloc(grad.shape, grad.dtype);
+                self.flow_back(&[grad], &node.wanted, &[product]);
                 let op = Rowwise { kind: RowwiseKind::Softmax, rows, cols };
                 self.emit(Op::Rowwise(op), Pass::Bwd, grad.dtype);
-                vec![Some(self.alloc(metas[0].0, grad.dtype))]
+                let out = self.alloc(metas[0].0, grad.dtype);
+                self.flow_back(&[product], &node.wanted, &[out]);
+                vec![Some(out)]
             }
-            Backward::Conv { op, nhwc } => self.conv_backward(op, *nhwc, grad, &node.edges, metas),
+            Backward::Conv { op, nhwc } => {
+                self.conv_backward(op, *nhwc, grad, &node.edges, metas, &node.wanted)
+            }
             Backward::Spatial(op) => {
                 let grad = self.contiguous(grad);
                 self.ops(1);
                 self.emit(Op::Spatial(*op), Pass::Bwd, grad.dtype);
-                metas.iter().map(|&(shape, dtype)| Some(self.alloc(shape, dtype))).collect()
+                self.made_back(grad, node)
             }
             &Backward::RowNorm { kind, rows, cols } => {
                 let grad = self.contiguous(grad);
                 self.ops(1);
                 self.emit(Op::Rowwise(Rowwise { kind, rows, cols }), Pass::Bwd, grad.dtype);
-                metas.iter().map(|&(shape, dtype)| Some(self.alloc(shape, dtype))).collect()
+                self.made_back(grad, node)
             }
             Backward::Mean => {
                 self.ops(2);
                 let shape = metas[0].0;
                 self.elementwise(E::AddScalar, shape.numel(), grad.dtype);
-                vec![Some(self.alloc(shape, grad.dtype))]
+                let out = self.alloc(shape, grad.dtype);
+                self.flow(&[grad], &[out]);
+                vec![Some(out)]
             }
             Backward::Expanded => {
                 self.ops(1);
@@ -316,52 +335,73 @@ impl Lowering<'_> {
                 let cols = grad.shape.last().copied().unwrap_or(1).max(1);
                 let piece = Movement { kind: MovementKind::Permute, rows: grad.numel() / cols, cols };
                 self.emit(Op::Movement(piece), Pass::Fwd, grad.dtype);
+                self.flow(&[grad, Value { shape: Dims::new(&[0]), ..out }], &[out]);
                 vec![Some(out)]
             }
             Backward::Reorder => {
                 self.ops(1);
                 self.elementwise(E::Copy, metas[0].0.numel(), grad.dtype);
-                vec![Some(self.alloc(metas[0].0, grad.dtype))]
+                let out = self.alloc(metas[0].0, grad.dtype);
+                self.flow_moved(grad, out);
+                vec![Some(out)]
             }
             Backward::Repeat => {
                 self.ops(2);
-                let cols = metas[0].0.numel();
-                vec![Some(self.sum_cols(grad.numel() / cols.max(1), cols, metas[0].0, grad.dtype))]
+                vec![Some(self.sum_cols(grad, metas[0].0))]
             }
             Backward::Embedding(op) => {
                 self.ops(1);
                 self.emit(Op::Embedding(*op), Pass::Bwd, grad.dtype);
-                vec![Some(self.alloc(metas[0].0, grad.dtype))]
+                let out = self.alloc(metas[0].0, grad.dtype);
+                self.flow_back(&[grad], &node.wanted, &[out]);
+                vec![Some(out)]
             }
-            Backward::Attention { op, layouts } => self.attention_backward(op, *layouts, grad, metas),
+            Backward::Attention { op, layouts } => {
+                self.attention_backward(op, *layouts, grad, metas, &node.wanted)
+            }
             Backward::Rnn(op) => self.rnn_backward(op, grad, metas, &node.edges),
             Backward::CrossEntropy(op) => {
                 self.ops(2);
                 self.alloc(metas[0].0, metas[0].1);
                 self.emit(Op::CrossEntropy(*op), Pass::Bwd, metas[0].1);
-                vec![Some(self.alloc(metas[0].0, metas[0].1))]
+                let out = self.alloc(metas[0].0, metas[0].1);
+                self.flow_back(&[grad], &node.wanted, &[out]);
+                vec![Some(out)]
             }
             Backward::MeanLoss => {
                 self.ops(2);
                 let (shape, dtype) = metas[0];
+                let out = self.alloc(shape, dtype);
                 self.elementwise(E::Mul, shape.numel(), dtype);
+                self.flow_back(&[grad], &node.wanted, &[out]);
                 self.elementwise(E::AddScalar, shape.numel(), dtype);
-                vec![Some(self.alloc(shape, dtype))]
+                self.flow(&[out], &[out]);
+                vec![Some(out)]
             }
             Backward::Single(op) => {
                 self.ops(1);
                 self.emit(op.clone(), Pass::Bwd, grad.dtype);
-                metas
+                let out: Vec<Option<Value>> = metas
                     .iter()
                     .enumerate()
                     .map(|(i, &(shape, dtype))| needs(i).then(|| self.alloc(shape, dtype)))
-                    .collect()
+                    .collect();
+                let made: Vec<Value> = out.iter().flatten().copied().collect();
+                self.flow_back(&[grad], &node.wanted, &made);
+                out
             }
             Backward::Split { .. } => vec![None],
         }
     }
 
-    fn unary_backward(&mut self, kind: Unary, grad: Value) -> Value {
+    /// Gradients of all inputs, made by the step that was just emitted.
+    fn made_back(&mut self, grad: Value, node: &GradNode) -> Vec<Option<Value>> {
+        let made: Vec<Value> = node.metas.iter().map(|&(shape, dtype)| self.alloc(shape, dtype)).collect();
+        self.flow_back(&[grad], &node.wanted, &made);
+        made.into_iter().map(Some).collect()
+    }
+
+    fn unary_backward(&mut self, kind: Unary, grad: Value, wanted: &[u32]) -> Value {
         let kernels: &[E] = match kind {
             Unary::AddScalar => return grad,
             Unary::MulScalar | Unary::Neg => &[E::AddScalar],
@@ -379,7 +419,9 @@ impl Lowering<'_> {
         for &k in kernels {
             self.ops(1);
             self.elementwise(k, grad.numel(), grad.dtype);
-            out = self.grad_like(grad, grad.dtype);
+            let made = self.grad_like(grad, grad.dtype);
+            self.flow_back(&[out], wanted, &[made]);
+            out = made;
         }
         out
     }
@@ -392,7 +434,9 @@ impl Lowering<'_> {
                 let negative = needs(1).then(|| {
                     self.ops(1);
                     self.elementwise(E::AddScalar, grad.numel(), grad.dtype);
-                    self.grad_like(grad, grad.dtype)
+                    let out = self.grad_like(grad, grad.dtype);
+                    self.flow(&[grad], &[out]);
+                    out
                 });
                 vec![Some(grad), negative]
             }
@@ -409,7 +453,11 @@ impl Lowering<'_> {
                             Pairing::Mixed
                         };
                         self.elementwise(E::of_pair(true, pairing), grad.numel(), grad.dtype);
-                        self.grad_like(grad, grad.dtype)
+                        let out = self.grad_like(grad, grad.dtype);
+                        // The other operand.
+                        let other = if i == 0 { node.wanted.first() } else { node.wanted.last() };
+                        self.flow_back(&[grad], other, &[out]);
+                        out
                     })
                 })
                 .collect(),
@@ -434,6 +482,8 @@ impl Lowering<'_> {
             MovementKind::CatStrided
         };
         self.cat_kernel(node.metas[0].0, dim, dtype, kind);
+        let pieces: Vec<Value> = grads.iter().flatten().copied().collect();
+        self.flow(&pieces, &[out]);
         out
     }
 }

@@ -146,6 +146,7 @@ impl Lowering<'_> {
         self.host.module_calls += HOOKS * segment.saved as u64 + SEGMENT;
         // What follows the last saved tensor is not computed again.
         self.steps.truncate(self.segments.needed.max(first));
+        self.flow_truncated();
         for step in &mut self.steps[first..] {
             step.phase = Phase::Backward;
         }
@@ -159,7 +160,7 @@ impl Lowering<'_> {
         let mut wanting = tape.iter_mut().peekable();
         for node in std::mem::take(&mut self.tape) {
             match wanting.next_if(|w| std::mem::discriminant(&w.kind) == std::mem::discriminant(&node.kind)) {
-                Some(old) => old.saved = node.saved,
+                Some(old) => (old.saved, old.wanted) = (node.saved, node.wanted),
                 None => node.saved.into_iter().for_each(|s| self.memory.release(s)),
             }
         }

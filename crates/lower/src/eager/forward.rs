@@ -109,6 +109,8 @@ impl Lowering<'_> {
                 let op = Embedding { vocab: table.shape[0], dim: table.shape[1], tokens: inputs[0].numel() };
                 let out = self.alloc(shape, table.dtype);
                 self.emit(Op::Embedding(op), Pass::Fwd, table.dtype);
+                // As many rows of the table are read as are written.
+                self.flow(&[Value { storage: table.storage, ..out }, inputs[0]], &[out]);
                 self.record1(Backward::Embedding(op), &[table], &[inputs[0].storage], out)
             }
             GraphOp::Unary { kind, inplace } => self.unary(inputs[0], *kind, *inplace),
@@ -124,6 +126,7 @@ impl Lowering<'_> {
                 let x = inputs[0];
                 let out = self.alloc(shape, x.dtype);
                 self.elementwise(E::Copy, out.numel(), x.dtype);
+                self.flow_moved(x, out);
                 self.record1(Backward::Reorder, &[x], &[], out)
             }
             GraphOp::MaxPool(w) => self.pool(inputs[0], SpatialKind::MaxPool, w, shape),
@@ -171,6 +174,7 @@ impl Lowering<'_> {
                 self.ops(1);
                 let out = self.alloc(shape, x.dtype);
                 self.emit(Op::Interpolate(op), Pass::Fwd, x.dtype);
+                self.flow(&[x], &[out]);
                 self.record1(Backward::Single(Op::Interpolate(op)), &[x], &[], out)
             }
             GraphOp::RoiAlign { sampling } => {
@@ -179,6 +183,7 @@ impl Lowering<'_> {
                 self.ops(1);
                 let out = self.alloc(shape, x.dtype);
                 self.emit(Op::RoiAlign(op), Pass::Fwd, x.dtype);
+                self.flow(&[x], &[out]);
                 self.record1(Backward::Single(Op::RoiAlign(op)), &[x], &[], out)
             }
             GraphOp::Nms => {
@@ -209,6 +214,7 @@ impl Lowering<'_> {
                 let bytes = (bytes + out.numel() as f64 * dtype.size()) as u64;
                 let op = Op::Unmodelled { name: name.clone(), bytes };
                 self.emit(op.clone(), Pass::Fwd, dtype);
+                self.flow(inputs, &[out]);
                 let saved: Vec<u32> = inputs.iter().map(|v| v.storage).collect();
                 self.record1(Backward::Single(op), inputs, &saved, out)
             }
@@ -273,6 +279,8 @@ impl Lowering<'_> {
         let probabilities = self.alloc(logits.shape, logits.dtype);
         self.emit(Op::CrossEntropy(op), Pass::Fwd, logits.dtype);
         let loss = self.alloc(super::Dims::new(&[1]), logits.dtype);
+        self.flow(&[logits, targets], &[loss]);
+        self.flow_alias(probabilities.storage, &logits);
         self.record1(Backward::CrossEntropy(op), &[logits], &[probabilities.storage, targets.storage], loss)
     }
 
@@ -282,9 +290,11 @@ impl Lowering<'_> {
         self.ops(1);
         let n = x.numel();
         self.elementwise(E::Mul, n, x.dtype);
-        self.alloc(x.shape, x.dtype);
+        let each = self.alloc(x.shape, x.dtype);
+        self.flow(&[x, targets], &[each]);
         self.emit(Op::Rowwise(Rowwise { kind: RowwiseKind::Sum, rows: 1, cols: n }), Pass::Fwd, x.dtype);
         let loss = self.alloc(super::Dims::new(&[1]), x.dtype);
+        self.flow(&[each], &[loss]);
         self.record1(Backward::MeanLoss, &[x], &[x.storage, targets.storage], loss)
     }
 

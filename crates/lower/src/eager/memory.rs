@@ -40,13 +40,26 @@ fn block(bytes: f64) -> f64 {
     if bytes >= OWN_SEGMENT && segment - bytes <= UNSPLIT { segment } else { bytes }
 }
 
+/// What PyTorch's allocator counts for a request of so many bytes.
+pub(crate) fn counted(bytes: f64) -> f64 {
+    block((bytes / ROUNDING).ceil() * ROUNDING)
+}
+
+/// Bytes of a compiled program at their peak.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Peak {
+    pub activations: f64,
+    pub gradients: f64,
+    pub workspace: f64,
+}
+
 #[derive(Debug)]
 struct Storage {
     bytes: f64,
     refs: u32,
     class: Class,
-    /// Is it inside a fused kernel so far, and of which?
-    pending: Option<u32>,
+    /// Does it count?
+    counted: bool,
 }
 
 /// Live storages, counted by reference, and the peak so far.
@@ -57,10 +70,8 @@ pub(crate) struct Memory {
     peak: f64,
     at_peak: [f64; 5],
     peak_workspace: f64,
-    /// Are activations pending until a kernel writes them?
-    pub lazy: bool,
-    /// Calls of libraries so far: between two of them, kernels are fused.
-    kernel: u32,
+    /// Are activations left out? What a compiler fuses is counted by its kernels ([`Memory::compiled`]).
+    pub uncounted: bool,
 }
 
 impl Memory {
@@ -71,35 +82,23 @@ impl Memory {
 
     /// A new storage for a request of so many bytes, as the allocator counts it, with one reference.
     pub fn request(&mut self, bytes: f64, class: Class) -> u32 {
-        let bytes = block((bytes / ROUNDING).ceil() * ROUNDING);
-        let pending = (self.lazy && class == Class::Activations).then_some(self.kernel);
-        self.storages.push(Storage { bytes, refs: 1, class, pending });
-        if pending.is_none() {
+        let bytes = counted(bytes);
+        let counted = !(self.uncounted && class == Class::Activations);
+        self.storages.push(Storage { bytes, refs: 1, class, counted });
+        if counted {
             self.live[class as usize] += bytes;
             self.note_peak(0.0);
         }
         self.storages.len() as u32 - 1
     }
 
-    /// A pending storage is written to memory.
+    /// A storage counts from now on.
     pub fn write(&mut self, id: u32) {
         let s = &mut self.storages[id as usize];
-        if s.pending.take().is_some() && s.refs > 0 {
+        if !std::mem::replace(&mut s.counted, true) && s.refs > 0 {
             self.live[s.class as usize] += s.bytes;
             self.note_peak(0.0);
         }
-    }
-
-    /// A fused kernel reads a storage: what another kernel made must have been written.
-    pub fn read_later(&mut self, id: u32) {
-        if self.storages[id as usize].pending.is_some_and(|kernel| kernel < self.kernel) {
-            self.write(id);
-        }
-    }
-
-    /// A library was called: what follows is in another kernel.
-    pub fn next_kernel(&mut self) {
-        self.kernel += 1;
     }
 
     /// Size of a storage.
@@ -117,7 +116,7 @@ impl Memory {
         let s = &mut self.storages[id as usize];
         debug_assert!(s.refs > 0, "storage released twice");
         s.refs = s.refs.saturating_sub(1);
-        if s.refs == 0 && s.pending.is_none() {
+        if s.refs == 0 && s.counted {
             self.live[s.class as usize] -= s.bytes;
         }
     }
@@ -139,6 +138,17 @@ impl Memory {
     /// A workspace that lives only during the present call.
     pub fn workspace(&mut self, bytes: f64) {
         self.note_peak(bytes);
+    }
+
+    /// The values of a compiled forward and backward at their peak, beside what lives through the whole run.
+    pub fn compiled(&mut self, peak: Peak) {
+        let mut live = self.live;
+        live[Class::Gradients as usize] = peak.gradients;
+        live[Class::Activations as usize] += peak.activations;
+        let total = live.iter().sum::<f64>() + peak.workspace;
+        if total > self.peak {
+            (self.peak, self.at_peak, self.peak_workspace) = (total, live, peak.workspace);
+        }
     }
 
     fn note_peak(&mut self, workspace: f64) {

@@ -11,18 +11,21 @@ mod attention;
 mod autocast;
 mod backward;
 mod checkpoint;
+mod flow;
 mod forward;
-mod lazy;
 mod memory;
 mod norm;
 mod optimizer;
 
+use crate::fusion::fused;
+use crate::launching;
 pub(crate) use attention::rnn_workspace;
 use autocast::Policy;
 use backward::{Backward, GradNode};
 use checkpoint::Segments;
-use lazy::Lazy;
-pub(crate) use memory::{Class, Memory};
+use flow::Flows;
+pub(crate) use flow::{Access, Flow};
+pub(crate) use memory::{Class, Memory, Peak, counted};
 pub(crate) use norm::layout_workspace;
 use preflop_graph::graph::{Content, Graph, GraphOp};
 use preflop_graph::{Dims, HostWork, Iteration, LowerOptions, Mode, ModelError, Phase, Stage, Step};
@@ -97,8 +100,8 @@ struct Lowering<'g> {
     temporaries: Vec<u32>,
     tape: Vec<GradNode>,
     segments: Segments,
-    /// Where kernels are fused.
-    lazy: Option<Lazy>,
+    /// What each step reads and writes, where kernels are fused.
+    flows: Option<Flows>,
     /// Storages of weights that are kept in 4 bits.
     packed: Vec<bool>,
 }
@@ -117,12 +120,12 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelEr
     lower_with(graph, *options, false)
 }
 
-/// As [`lower`], with the memory of a compiled run: the operators are still those of eager code.
+/// As [`lower`], fused as a compiler would, with the memory of a compiled run.
 pub(crate) fn lower_fused(graph: &Graph, options: LowerOptions) -> Result<Iteration, ModelError> {
     lower_with(graph, options, true)
 }
 
-fn lower_with(graph: &Graph, options: LowerOptions, fused: bool) -> Result<Iteration, ModelError> {
+fn lower_with(graph: &Graph, options: LowerOptions, compiled: bool) -> Result<Iteration, ModelError> {
     if let Some(fixed) = &graph.fixed {
         return Ok(fixed.iteration.clone());
     }
@@ -133,9 +136,9 @@ fn lower_with(graph: &Graph, options: LowerOptions, fused: bool) -> Result<Itera
     preflop_graph::check(graph)?;
     let optimizer = options.optimizer.unwrap_or(graph.optimizer);
     let mut run = Lowering::new(graph, Policy::of(options.precision), training);
-    if fused {
-        run.lazy = Some(Lazy::default());
-        run.memory.lazy = true;
+    if compiled {
+        run.flows = Some(Flows::default());
+        run.memory.uncounted = true;
     }
     if training {
         let trained = run.trained_parameters(options.mode);
@@ -144,7 +147,7 @@ fn lower_with(graph: &Graph, options: LowerOptions, fused: bool) -> Result<Itera
     run.forward(options.mode)?;
     if training {
         run.backward(options.mode)?;
-        run.memory.lazy = false;
+        run.memory.uncounted = false;
         run.optimizer_step(optimizer);
     }
     let mut host = run.host;
@@ -152,6 +155,14 @@ fn lower_with(graph: &Graph, options: LowerOptions, fused: bool) -> Result<Itera
     host.parameter_tensors = if training { trained } else { 0 };
     if graph.stage != Stage::Full {
         host.lead_s = GENERATION_LEAD;
+    }
+    if let Some(flows) = run.flows.take() {
+        let held = |v: &Value| flows.held(v.storage);
+        let gradients: Vec<u32> = run.parameter_grads.iter().flatten().filter_map(held).collect();
+        let (steps, peak) = fused(&run.steps, &flows.of, &gradients, &flows.kept);
+        run.memory.compiled(peak);
+        host = launching(host, &steps);
+        run.steps = steps;
     }
     Ok(Iteration {
         memory: run.memory.finish(training),
@@ -206,7 +217,7 @@ impl<'g> Lowering<'g> {
             temporaries: Vec::new(),
             tape: Vec::new(),
             segments: Segments::of(graph, training),
-            lazy: None,
+            flows: None,
             packed,
         }
     }
@@ -290,6 +301,11 @@ impl<'g> Lowering<'g> {
             self.leave_segment(i);
         }
         let loss = graph.loss.and_then(|t| self.values[t as usize]);
+        for t in &graph.kept {
+            if let Some(v) = self.values[*t as usize] {
+                self.flow_kept(&v);
+            }
+        }
         for p in 0..self.cast_cache.len() {
             if let Some(v) = self.cast_cache[p].take() {
                 self.memory.release(v.storage);
@@ -374,12 +390,10 @@ impl<'g> Lowering<'g> {
     }
 
     fn record(&mut self, kind: Backward, inputs: &[Value], saved: &[u32], outs: &[Value]) -> Option<u32> {
-        self.settle(&kind, inputs, outs);
         if self.phase != Phase::Forward || !inputs.iter().any(|v| v.edge != Edge::None) {
             return None;
         }
-        let kept = self.kept(&kind, saved);
-        for &s in &kept {
+        for &s in saved {
             self.memory.retain(s);
         }
         if !saved.is_empty() {
@@ -387,12 +401,14 @@ impl<'g> Lowering<'g> {
             let before = saved.iter().all(|s| inputs.iter().any(|v| v.storage == *s));
             self.segments.needed = self.steps.len().saturating_sub(usize::from(before));
         }
+        let wanted = self.versions(saved);
         self.tape.push(GradNode {
             kind,
             layer: self.current,
             edges: inputs.iter().map(|v| v.edge).collect(),
             metas: inputs.iter().map(|v| (v.shape, v.dtype)).collect(),
-            saved: kept,
+            wanted,
+            saved: saved.to_vec(),
             grads: outs.iter().map(|_| None).collect(),
             outputs: outs.iter().map(|v| (v.shape, v.dtype)).collect(),
         });

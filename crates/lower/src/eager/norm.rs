@@ -14,15 +14,20 @@ fn channels_last_strides(shape: Dims) -> Dims {
 
 /// cuDNN runs tensor-core convolutions in NHWC. For NCHW tensors it holds copies of input, output and filter in
 /// that layout while the call runs, channels padded to 16 bytes. It needs none for grouped convolutions, nor for
-/// 1x1 filters in TF32 or forward, where the products can read NCHW as it is. (Rule read off the peaks of H200 runs.)
+/// 1x1 filters in TF32 or forward, where the products can read NCHW as it is. Channels-last it copies only to pad. (Rule read off the peaks of H200 runs.)
 pub(crate) fn layout_workspace(c: &Conv, pass: Pass, math: Dtype) -> f64 {
     let reads_nchw = c.r == 1 && c.s == 1 && (pass == Pass::Fwd || !math.is_half());
-    if c.groups > 1 || c.channels_last || !math.on_tensor_cores() || reads_nchw {
-        return 0.0;
-    }
     let e = math.size();
     let lanes = 16.0 / e;
     let padded = |channels: u64| (channels as f64 / lanes).ceil() * lanes;
+    if c.groups > 1 || !math.on_tensor_cores() || !c.channels_last && reads_nchw {
+        return 0.0;
+    }
+    if c.channels_last {
+        // Maps of few channels (images) are copied with their channels padded.
+        let copied = padded(c.ci) > c.ci as f64 && math.is_half() && pass == Pass::Fwd;
+        return if copied { c.batch as f64 * padded(c.ci) * c.h as f64 * c.w as f64 * e } else { 0.0 };
+    }
     let (ci, co, b) = (padded(c.ci), padded(c.co), c.batch as f64);
     let x = b * ci * c.h as f64 * c.w as f64;
     let y = b * co * c.oh() as f64 * c.ow() as f64;
@@ -55,9 +60,11 @@ impl Lowering<'_> {
         };
         self.memory.workspace(layout_workspace(&op, Pass::Fwd, math));
         self.emit(Op::Conv(op), Pass::Fwd, math);
-        if bias.is_some() {
+        self.flow(&[x, weight], &[out]);
+        if let Some(b) = bias {
             let kind = if channels_last { E::AddBias } else { E::AddChannel };
             self.elementwise(kind, out.numel(), out.dtype);
+            self.flow(&[out, b], &[out]);
         }
         let inputs: Vec<Value> = [x, weight].into_iter().chain(bias).collect();
         self.record1(Backward::Conv { op, nhwc }, &inputs, &[x.storage, weight.storage], out)
@@ -68,8 +75,9 @@ impl Lowering<'_> {
         let places: u64 = weight.shape[2..].iter().product();
         if weight.shape[1] > 1 && places > 1 {
             let copy = Value { strides: channels_last_strides(weight.shape), ..weight };
-            self.alloc(weight.shape, weight.dtype);
+            let out = self.alloc(weight.shape, weight.dtype);
             self.copy_kernel(copy);
+            self.flow(&[weight], &[out]);
         }
     }
 
@@ -80,6 +88,7 @@ impl Lowering<'_> {
         }
         let out = self.alloc_strided(x.shape, channels_last_strides(x.shape), x.dtype);
         self.copy_kernel(out);
+        self.flow(&[x], &[out]);
         out
     }
 
@@ -91,6 +100,7 @@ impl Lowering<'_> {
         grad: Value,
         needed: &[Edge],
         metas: &[(Dims, Dtype)],
+        wanted: &[u32],
     ) -> Vec<Option<Value>> {
         let grad = if nhwc { self.channels_last_copy(grad) } else { self.contiguous(grad) };
         self.ops(1);
@@ -106,6 +116,7 @@ impl Lowering<'_> {
                 };
                 self.memory.workspace(layout_workspace(op, pass, math));
                 self.emit(Op::Conv(*op), pass, math);
+                self.flow_back(&[grad], wanted.get(1 - i), &[v]);
                 if nhwc {
                     // The filter for the data gradient; the filter's gradient back to the parameter's layout.
                     let (shape, dtype) = metas[1];
@@ -115,10 +126,8 @@ impl Lowering<'_> {
             }));
         }
         if needed.len() > 2 {
-            let cols = op.co;
-            let rows = grad.numel() / cols.max(1);
             let kind = if op.channels_last { RowwiseKind::SumCols } else { RowwiseKind::SumChannels };
-            out.push(Some(self.sum_as(kind, rows, cols, metas[2].0, grad.dtype)));
+            out.push(Some(self.sum_as(kind, grad, metas[2].0)));
         }
         out
     }
@@ -144,10 +153,12 @@ impl Lowering<'_> {
         let op = Spatial::norm(kind, shape[0], shape[1], h, w, self.graph.channels_last);
         self.emit(Op::Spatial(op), Pass::Fwd, x.dtype);
         if !self.training {
+            self.flow(&[x, weight, bias], &[out]);
             return out;
         }
         let mean = self.alloc_elements(shape[1], Dtype::Fp32);
         let deviation = self.alloc_elements(shape[1], Dtype::Fp32);
+        self.flow_more(&[x, weight, bias], &[out], &[mean, deviation]);
         let saved = [x.storage, weight.storage, mean, deviation];
         self.record1(Backward::Spatial(op), &[x, weight, bias], &saved, out)
     }
@@ -166,6 +177,7 @@ impl Lowering<'_> {
         self.emit(Op::Spatial(op), Pass::Fwd, x.dtype);
         let mean = self.alloc_elements(shape[0].saturating_mul(groups), x.dtype);
         let deviation = self.alloc_elements(shape[0].saturating_mul(groups), x.dtype);
+        self.flow_more(&[x, weight, bias], &[out], &[mean, deviation]);
         self.record1(Backward::Spatial(op), &[x, weight, bias], &[x.storage, mean, deviation], out)
     }
 
@@ -182,6 +194,7 @@ impl Lowering<'_> {
             saved.push(self.alloc_elements(rows, Dtype::Fp32));
         }
         let inputs: Vec<Value> = std::iter::once(x).chain(affine.iter().copied()).collect();
+        self.flow_more(&inputs, &[out], &saved[1..]);
         self.record1(Backward::RowNorm { kind, rows, cols }, &inputs, &saved, out)
     }
 
@@ -201,6 +214,7 @@ impl Lowering<'_> {
         if kind == SpatialKind::MaxPool {
             saved.push(self.alloc_elements(out.numel(), Dtype::Int64));
         }
+        self.flow_more(&[x], &[out], &saved[1..]);
         self.record1(Backward::Spatial(op), &[x], &saved, out)
     }
 
@@ -209,6 +223,7 @@ impl Lowering<'_> {
         self.ops(1);
         let out = self.alloc(shape, x.dtype);
         self.reduce_kernel(x, dims, out.numel());
+        self.flow(&[x], &[out]);
         self.record1(Backward::Mean, &[x], &[], out)
     }
 
@@ -218,6 +233,7 @@ impl Lowering<'_> {
         self.ops(1);
         let out = self.alloc(shape, x.dtype);
         self.reduce_kernel(x, dims, out.numel());
+        self.flow(&[x], &[out]);
         self.record1(Backward::Expanded, &[x], &[], out)
     }
 
