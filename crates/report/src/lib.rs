@@ -23,7 +23,7 @@ use preflop_roofline::{By, Entry, Machine, Row, RowData, Rows, entries_of_iterat
 use preflop_schedule::IterationPrediction;
 use preflop_time::{Bound, Nearness, TimeModel};
 use preflop_units::Seconds;
-use preflop_units::math::Elementary as _;
+use preflop_units::format::{milliseconds as ms, three_digits as three};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -311,26 +311,6 @@ fn accuracy_lines(prediction: &IterationPrediction, gpu: &Gpu) -> Vec<String> {
     }
     lines.push("`preflop validate` compares predictions with measurements.".to_string());
     lines
-}
-
-/// Three significant digits.
-pub(crate) fn three(x: f64) -> String {
-    if x == 0.0 || !x.is_finite() {
-        return format!("{x}");
-    }
-    let decimals = (2.0 - x.abs().decimal_log().floor()).clamp(0.0, 9.0);
-    format!("{x:.*}", decimals as usize)
-}
-
-/// Milliseconds, or what reads better.
-pub(crate) fn ms(x: f64) -> String {
-    if x >= 1000.0 {
-        format!("{} s", three(x / 1000.0))
-    } else if x >= 1.0 {
-        format!("{} ms", three(x))
-    } else {
-        format!("{} us", three(x * 1000.0))
-    }
 }
 
 #[cfg(test)]
