@@ -382,13 +382,4 @@ mod tests {
         assert!(r.helps.iter().all(|h| h.iteration_ms > 0.0 && h.speedup > 0.0));
         assert!(r.helps.windows(2).all(|w| w[0].speedup >= w[1].speedup));
     }
-
-    #[test]
-    fn numbers_have_three_digits() {
-        assert_eq!(
-            (three(12.345), three(1234.0), three(0.012_34)),
-            ("12.3".into(), "1234".into(), "0.0123".into())
-        );
-        assert_eq!((ms(1500.0), ms(0.5)), ("1.50 s".into(), "500 us".into()));
-    }
 }
