@@ -123,6 +123,17 @@ class DesignAnswer(TypedDict):
     time_ms: float
 
 
+class DesignsAnswer(TypedDict):
+    """The designs in the order of the question."""
+
+    base: str
+    base_time_ms: float
+    batch: int
+    designs: list[WholeDesign]
+    model: str
+    precision: str
+
+
 class ExploreAnswer(TypedDict):
     base: str
     base_time_ms: float
@@ -409,30 +420,49 @@ class PageView(TypedDict):
     zero_flop_time_share: float
 
 
+class ParallelAdvice(TypedDict):
+    """A change of the plan."""
+
+    change: str
+    fits: bool
+    gain: float
+    needed_mib: float
+
+
 class ParallelAnswer(TypedDict):
     """The answer."""
 
+    advice: list[ParallelAdvice]
     batch: int
+    bound: str
     breakdown_ms: dict[str, float]
     cluster: str
     collectives: list[CollectiveUse]
     fits: bool
+    flops: float
     gpu: str
+    gpu_busy_ms: float
     gpu_memory_mib: float
     high_ms: float
+    host_ms: float
     iteration_ms: float
     low_ms: float
+    memory_mib: float
     mfu: float
+    mode: str
     model: str
     needed_mib: float
     parallel: ParallelSizes
+    parameters: int
     precision: str
     ranks: list[RankMemory]
     samples_per_s: float
+    scaling_efficiency: float | None
     seq: int
     timeline: list[TimelineBar]
     tokens_per_s: float
     tokens_per_s_per_gpu: float
+    unmeasured: list[str]
     usd_per_hour: float | None
     usd_per_million_tokens: float | None
 
@@ -440,17 +470,21 @@ class ParallelAnswer(TypedDict):
 class ParallelSizes(TypedDict):
     """How the model is cut."""
 
+    attention: str
     cp: int
     dp: int
     ep: int
+    fsdp: str | None
     global_batch: int
     gpus: int
     interleave: int
     micro_batch: int
     microbatches: int
     nodes: int
+    offload: str
     plan: str
     pp: int
+    profile: str
     recompute: str
     schedule: str
     sequence_parallel: bool
@@ -486,17 +520,21 @@ class PlanAnswer(TypedDict):
 class PlanRow(TypedDict):
     """One plan."""
 
+    attention: str
     cp: int
     dp: int
     ep: int
+    fsdp: str | None
     global_batch: int
     gpus: int
     interleave: int
     micro_batch: int
     microbatches: int
     nodes: int
+    offload: str
     plan: str
     pp: int
+    profile: str
     recompute: str
     schedule: str
     sequence_parallel: bool
@@ -585,13 +623,16 @@ class RankMemory(TypedDict):
     """Memory of the GPUs of one pipeline stage."""
 
     activations_mib: float
+    allocated_mib: float
     fits: bool
     gathered_mib: float
     gradients_mib: float
+    memory_mib: float
     needed_mib: float
     optimizer_mib: float
     reserve_mib: float
     stage: int
+    states_mib: float
     weights_mib: float
 
 
@@ -727,6 +768,24 @@ class Unmodelled(TypedDict):
     count: int
     op: str
     share: float
+
+
+class WholeDesign(TypedDict):
+    """One design over whole networks."""
+
+    area_mm2: float | None
+    area_share: float
+    bottlenecks: dict[str, int]
+    joules_per_sample: float
+    name: str
+    network_ms: list[float]
+    on_front: bool
+    scales: dict[str, float]
+    speedup: float
+    time_ms: float
+    usd_per_million_samples: float | None
+    watts: float
+    within_limits: bool
 
 
 class WhyNot(TypedDict):

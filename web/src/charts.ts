@@ -225,7 +225,10 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
     known.filter((l) => bytesAt(mark.row, l) > 0).map((level) => ({
       mark, level, x: mark.row.flops / bytesAt(mark.row, level), y: mark.row.flops / (mark.row.time_us * 1e-6),
     })));
-  const roofs = mergedRoofs(o.machine);
+  // Roofs of the formats in use, and the chosen one: the others say nothing about this work.
+  const inUse = new Set([o.pipe, ...marks.flatMap((m) => Object.entries(m.row.flops_by_pipe).filter(([, flops]) => flops > 0).map(([pipe]) => pipe))]);
+  const used = o.machine.roofs.filter((r) => inUse.has(r.pipe));
+  const roofs = mergedRoofs(used.length > 0 ? used : o.machine.roofs);
   const top = Math.max(...roofs.map((r) => r.rate));
   const low = Math.min(...roofs.map((r) => r.rate));
   const fastest = Math.max(...known.map((l) => bandwidthAt(o.machine, l) ?? 1));
@@ -287,9 +290,9 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
 const DASH_NAMES: Record<Level, string> = { dram: "dashed", l2: "dotted", l1: "dash-dotted" };
 
 /** Roofs of one rate are one line. */
-function mergedRoofs(machine: Machine): { rate: number; names: string[] }[] {
+function mergedRoofs(roofs: Machine["roofs"]): { rate: number; names: string[] }[] {
   const out: { rate: number; names: string[] }[] = [];
-  for (const roof of machine.roofs) {
+  for (const roof of roofs) {
     const last = out.at(-1);
     if (last && last.rate <= roof.flops_per_s * 1.02) last.names.push(roof.pipe);
     else out.push({ rate: roof.flops_per_s, names: [roof.pipe] });

@@ -88,6 +88,7 @@ export function explorer(data: PageData): HTMLElement {
       if (state.isolated) state.isolated = null;
       else if (at?.mark) state.isolated = identity(at.mark);
       else return;
+      (controls.querySelector("#alone") as HTMLSelectElement).value = state.isolated ?? "";
       draw();
     });
     chart.replaceChildren(plot);
@@ -136,6 +137,8 @@ export function explorer(data: PageData): HTMLElement {
     });
     const png = el("button", { type: "button", id: "png" }, "Save PNG");
     png.addEventListener("click", () => { if (svg) void savePng(svg, `${data.title.replace(/[^a-z0-9]+/gi, "-")}-${state.kind}.png`); });
+    const most = [...new Map(marksNow().sort((a, b) => b.row.share - a.row.share).map((m) => [identity(m), m])).entries()].slice(0, 40);
+    const alone = select("alone", "Only", [["", "all operators"], ...most.map(([key, m]): [string, string] => [key, `${m.row.name}, ${m.row.op} (${percent(m.row.share)})`])], state.isolated ?? "", (v) => { state.isolated = v || null; draw(); });
     const reset = el("button", { type: "button", id: "reset" }, "Reset");
     reset.addEventListener("click", () => { state.hidden.clear(); state.minShare = 0; state.isolated = null; rebuild(); });
     const viewName = (v: View): string => [gpus.length > 1 ? v.gpu : "", v.label].filter(Boolean).join(", ") || v.gpu;
@@ -145,6 +148,7 @@ export function explorer(data: PageData): HTMLElement {
         (v) => { state.view = v === "all" ? "all" : Number(v); state.hidden.clear(); state.isolated = null; rebuild(); })] : []),
       ...(state.kind === "hierarchical" ? [] : [select("level", "Level", levels.map((l) => [l, LEVEL_NAMES[l]]), state.level, (v) => { state.level = v as Level; draw(); })]),
       select("pipe", "Roof", view.machine.roofs.map((r) => [r.pipe, `${r.pipe}, ${digits(r.flops_per_s / 1e12)} TFLOP/s`]), state.pipe, (v) => { state.pipe = v; draw(); }),
+      alone,
       el("label", { class: "field" }, el("span", {}, "Share of time"), el("span", { class: "slide" }, slider, shareText)),
       reset, png,
     );

@@ -12,7 +12,7 @@ const THREE = new Intl.NumberFormat("en-US", { minimumSignificantDigits: 3, maxi
 /** At most three digits: ticks of an axis, places of a slider. */
 export const short = (x: number): string => SHORT.format(Number(x.toPrecision(3)));
 /** Three digits, also where the last are zeros: columns of figures align. */
-const three = (x: number): string => (x === 0 ? "0" : THREE.format(Number(x.toPrecision(3))));
+export const three = (x: number): string => (x === 0 ? "0" : THREE.format(Number(x.toPrecision(3))));
 /** The same for figures that may be counts, which stay whole. */
 export const digits = (x: number): string => (Number.isInteger(x) ? short(x) : three(x));
 

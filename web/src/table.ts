@@ -10,6 +10,8 @@ export interface Column<T> {
   hint?: string;
   /** Words that sort by a number: they stay on the left. */
   words?: boolean;
+  /** Long words: the column is wide enough that they take few lines. */
+  wide?: boolean;
   /** Shown instead of the text. */
   node?: (row: T) => Node;
 }
@@ -46,7 +48,7 @@ export function sortable<T>(id: string, rows: T[], columns: Column<T>[], first: 
     });
     heads.forEach((h, i) => h.setAttribute("aria-sort", i === by ? (down ? "descending" : "ascending") : "none"));
     body.replaceChildren(...sorted.map((row) => el("tr", sorting.mark ? { class: sorting.mark(row) } : {}, ...columns.map((c) =>
-      el("td", isNumber(c, row) ? { class: "number" } : {}, c.node ? c.node(row) : c.text(row))))));
+      el("td", isNumber(c, row) ? { class: "number" } : c.wide ? { class: "wide" } : {}, c.node ? c.node(row) : c.text(row))))));
   };
   if (rows.length > 0) fill();
   return el("div", { class: "scroll" }, el("table", { id }, el("thead", {}, el("tr", {}, ...heads)), body));

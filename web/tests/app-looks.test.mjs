@@ -6,10 +6,10 @@ import { after, before, test } from "node:test";
 import { browser, folder } from "./pages.mjs";
 import { serve, TRACE, visit } from "./served.mjs";
 
-const SIZES = { phone: [390, 844], laptop: [1366, 768], "4k": [3840, 2160] };
+const SIZES = { phone: [390, 844], desktop: [1440, 900], "4k": [3840, 2160] };
 const PAGES = {
   predict: "/predict?model=resnet50&gpu=h200&precision=amp&layer=layer1.0.conv2", compare: "/compare?model=resnet50&precision=amp&budget=200",
-  roofline: "/roofline?model=resnet50&gpu=h200&precision=amp", generate: "/generate?model=llama-3-8b&gpu=h200&rate=2", cluster: "/cluster?model=llama-2-7b&node=dgx-h100&nodes=4", explore: "/explore?mac_per_sm=4", profile: "/profile", accuracy: "/accuracy", api: "/api",
+  roofline: "/roofline?model=resnet50&gpu=h200&precision=amp", generate: "/generate?model=llama-3-8b&gpu=h200&rate=2", cluster: "/cluster?model=llama-2-7b&node=dgx-h100&nodes=4", explore: "/explore?model=gpt2&base=h100-sxm&dram_bw=2", delta: "/explore?by=delta&mac_per_sm=4", profile: "/profile", accuracy: "/accuracy", api: "/api",
 };
 let chromium, server;
 before(async () => {
@@ -33,6 +33,26 @@ function overlaps() {
   return pairs;
 }
 
+/** Cells and chart labels that are cut; on a large screen also tables that would have to be scrolled sideways. On a phone they may, and their first column stays. */
+function clipped(large) {
+  const out = [];
+  for (const cell of document.querySelectorAll("td, th")) if (cell.scrollWidth > cell.clientWidth + 1) out.push(`cell ${cell.textContent}`);
+  for (const box of document.querySelectorAll(".scroll")) {
+    if (box.scrollWidth <= box.clientWidth + 1) continue;
+    if (large) out.push(`table ${box.querySelector("table").id} by ${box.scrollWidth - box.clientWidth} px`);
+    else if (getComputedStyle(box.querySelector("td")).position !== "sticky") out.push(`first column of ${box.querySelector("table").id}`);
+  }
+  for (const svg of document.querySelectorAll(".chart > svg, .chart figure > svg:last-of-type")) {
+    const frame = svg.getBoundingClientRect();
+    for (const text of svg.querySelectorAll("text")) {
+      const box = text.getBoundingClientRect();
+      if (text.textContent.trim() && !text.closest('[aria-label="tip"]') && (box.right > frame.right + 3 || box.left < frame.left - 3)) out.push(`label ${text.textContent}`);
+    }
+  }
+  for (const box of document.querySelectorAll(".card, button, summary, h1, h2")) if (box.checkVisibility() && box.scrollWidth > box.clientWidth + 2) out.push(`box ${box.textContent.slice(0, 40)}`);
+  return out;
+}
+
 for (const [size, [width, height]] of Object.entries(SIZES)) {
   for (const colorScheme of ["light", "dark"]) {
     test(`${size}, ${colorScheme}`, async () => {
@@ -45,11 +65,12 @@ for (const [size, [width, height]] of Object.entries(SIZES)) {
         if (name === "predict") await tab.waitForSelector("#kernels-table");
         if (name === "generate") await tab.waitForSelector("#traffic-table");
         if (name === "cluster") await Promise.all(["#ranks-table", "#scale-table"].map((t) => tab.waitForSelector(t)));
-        if (name === "explore") await tab.waitForSelector("#designs-table");
+        if (name === "explore" || name === "delta") await tab.waitForSelector("#designs-table");
         await tab.waitForTimeout(150);
         const wide = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         await tab.screenshot({ path: join(folder, `app-${name}-${size}-${colorScheme}.png`), fullPage: name !== "api" });
         assert.ok(wide <= 0, `${name} sticks out by ${wide} px`);
+        assert.deepEqual(await tab.evaluate(clipped, size !== "phone"), [], `${name}: clipped`);
         assert.deepEqual(await tab.evaluate(overlaps), [], name);
         assert.deepEqual(wrong, [], name);
         await context.close();

@@ -165,7 +165,7 @@ test("a cluster's best plan is drawn over its ranks, and another can be chosen",
 });
 
 test("a model dropped anywhere is predicted, and what is none is refused", async () => {
-  const { tab, wrong } = await visit(chromium, at("/explore"));
+  const { tab, wrong } = await visit(chromium, at("/explore?by=delta"));
   await dropped(tab, "tiny/config.json", CONFIG);
   await tab.waitForSelector("#time");
   assert.match(tab.url(), /predict\?model=file/);
@@ -200,7 +200,7 @@ test("the Roofline has the charts of the report, with filters and a second GPU",
 });
 
 test("a slider moves the bottleneck and the speed-up while it is dragged", async () => {
-  const { tab, wrong } = await visit(chromium, at("/explore"));
+  const { tab, wrong } = await visit(chromium, at("/explore?by=delta"));
   const status = () => tab.$eval("#status", (s) => ({ ...s.dataset }));
   await tab.waitForFunction(() => document.querySelector("#status").dataset.speedup);
   const base = await status();
@@ -250,6 +250,65 @@ test("a design change on ResNet152 is answered within 50 ms", async () => {
   assert.deepEqual(wrong, []);
 });
 
+test("any network is explored with the time model", async () => {
+  const { tab, wrong } = await visit(chromium, at("/explore?model=gpt2&base=a100-sxm-80gb&precision=bf16"));
+  const status = () => tab.$eval("#status", (s) => ({ ...s.dataset }));
+  await tab.waitForFunction(() => document.querySelector("#status").dataset.speedup === "1");
+  await tab.focus("#sm_count");
+  for (let i = 0; i < 12; i += 1) await tab.keyboard.press("ArrowRight");
+  await tab.waitForFunction(() => Number(document.querySelector("#status").dataset.speedup) > 1.3);
+  assert.ok(Number((await status()).speedup) <= 2.001);
+  assert.match(tab.url(), /sm_count=2/);
+  // Twice of each of five resources, and the design itself.
+  assert.equal(await tab.locator("#designs-table tbody tr").count(), 6);
+  await tab.selectOption("#by", "delta");
+  await tab.waitForSelector("#network");
+  assert.deepEqual(wrong, []);
+});
+
+test("how a job is run is chosen on the page, and stays from page to page", async () => {
+  const { tab, wrong } = await visit(chromium, at("/predict?model=resnet50&gpu=h200"));
+  const eager = await milliseconds(tab);
+  await tab.click(".forms summary");
+  await tab.selectOption("#run", "compile-graph");
+  await tab.waitForFunction((ms) => Number(document.querySelector("#time").dataset.ms) < 0.9 * ms, eager);
+  assert.match(await tab.textContent(".headline"), /compile-graph/);
+  await tab.selectOption("#optimizer", "sgd:fused");
+  await tab.waitForFunction(() => document.querySelector(".headline").textContent.includes("fused"));
+  await tab.click("nav a[href='/compare']");
+  await tab.waitForSelector("#gpus-table");
+  assert.match(tab.url(), /run=compile-graph/);
+  assert.equal(await tab.inputValue("#run"), "compile-graph");
+  await tab.selectOption("#checkpoint", "full");
+  await tab.waitForURL(/checkpoint=full/);
+  const told = await visit(chromium, at("/predict?model=resnet50&checkpoint=sometimes"));
+  assert.match(await told.tab.textContent(".problem"), /sometimes/);
+  assert.deepEqual(wrong, []);
+});
+
+test("repeated blocks are one bar, and the optimizer stands apart", async () => {
+  const { tab, wrong } = await visit(chromium, at("/predict?model=gpt2&gpu=h200"));
+  const bars = () => tab.$eval('#chart g[aria-label="rect"]', (g) => g.children.length);
+  const folded = await bars();
+  assert.match(await tab.textContent("#apart"), /optimizer stands apart: it takes/);
+  await tab.click("#each");
+  const all = await bars();
+  assert.ok(folded < all / 4, `${folded} of ${all}`);
+  assert.equal(all, await tab.locator("#layers-table tbody tr").count() - 1, "all layers but the optimizer");
+  assert.deepEqual(wrong, []);
+});
+
+test("only roofs of formats in use are drawn", async () => {
+  const { tab, wrong } = await visit(chromium, at("/roofline?model=resnet50&gpu=h200&precision=amp"));
+  const text = await tab.textContent("#chart");
+  assert.match(text, /bf16/);
+  assert.doesNotMatch(text, /fp64|fp8|int8/);
+  const operator = await tab.$eval("#alone option:nth-child(2)", (o) => o.value);
+  await tab.selectOption("#alone", operator);
+  assert.equal(await tab.$eval("#status", (s) => s.dataset.visible), "1", "one operator alone, without a pointer");
+  assert.deepEqual(wrong, []);
+});
+
 test("a trace is explained, and carried to other GPUs", async () => {
   const { tab, wrong } = await visit(chromium, at("/profile"));
   await tab.setInputFiles("#file", { name: "trace.json", mimeType: "application/json", buffer: Buffer.from(TRACE) });
@@ -257,6 +316,11 @@ test("a trace is explained, and carried to other GPUs", async () => {
   assert.match(await tab.textContent("#explanation"), /trace\.json: NVIDIA H200 \(h200\), 1 iteration/);
   assert.match(await tab.textContent("#operators-table"), /aten::mm/);
   assert.equal(await tab.locator("#transfer-table tbody tr").count(), 53);
+  const to = (gpu) => tab.$eval("#transfer-table", (t, g) => [...t.querySelectorAll("tbody tr")].find((r) => r.cells[0].textContent === g).cells[2].textContent, gpu);
+  const before = await to("h100-sxm");
+  await tab.selectOption("#host", "2");
+  await tab.waitForFunction((old) => [...document.querySelectorAll("#transfer-table tbody tr")].find((r) => r.cells[0].textContent === "h100-sxm")?.cells[2].textContent !== old, before);
+  assert.match(tab.url(), /host=2/);
   // Going away and back keeps it.
   await tab.click("nav a[href='/accuracy']");
   await ready(tab);
@@ -334,11 +398,11 @@ test("everything can be reached and named without a mouse", async () => {
     await tab.keyboard.press("Tab");
     assert.equal(await tab.evaluate(() => document.activeElement.className), "skip", `${path}: the first stop skips to the page`);
     const reached = new Set();
-    for (let i = 0; i < 30; i += 1) {
+    for (let i = 0; i < 40; i += 1) {
       await tab.keyboard.press("Tab");
       reached.add(await tab.evaluate(() => document.activeElement.id || document.activeElement.getAttribute("href") || document.activeElement.tagName));
     }
-    for (const id of { "/predict": ["model", "gpu", "batch", "mode"], "/compare": ["budget", "pricing"], "/explore": ["network", "preset-1"], "/profile": ["file", "from"] }[path] ?? ["theme"]) assert.ok(reached.has(id), `${path}: ${id} of ${[...reached]}`);
+    for (const id of { "/predict": ["model", "gpu", "batch", "mode"], "/compare": ["budget", "pricing"], "/explore": ["by", "base", "preset-0"], "/profile": ["file", "from"] }[path] ?? ["theme"]) assert.ok(reached.has(id), `${path}: ${id} of ${[...reached]}`);
     await context.close();
   }
 });

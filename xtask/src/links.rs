@@ -8,9 +8,21 @@ use std::path::{Path, PathBuf};
 pub fn check(root: &Path) -> anyhow::Result<()> {
     let mut documents = markdown(root)?;
     documents.extend(markdown(&root.join("docs"))?);
+    check_all(root, &documents)
+}
+
+/// Checks the chapters of the site, its list of them too.
+pub fn check_chapters(pages: &Path) -> anyhow::Result<()> {
+    let mut documents = markdown(pages)?;
+    documents.extend(markdown(&pages.join("reference"))?);
+    documents.push(pages.join("SUMMARY.md"));
+    check_all(pages, &documents)
+}
+
+fn check_all(root: &Path, documents: &[PathBuf]) -> anyhow::Result<()> {
     let mut broken = Vec::new();
     let mut links = 0;
-    for document in &documents {
+    for document in documents {
         let text = std::fs::read_to_string(document)
             .with_context(|| format!("cannot read {}", document.display()))?;
         for (line, target) in targets(&text) {
@@ -30,7 +42,7 @@ fn markdown(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = entry?.path();
-        // The list of chapters names files that only the site has; mdBook checks it.
+        // The list of chapters names files that only the site has; they are checked there.
         let chapters = path.file_name().is_some_and(|n| n == "SUMMARY.md");
         if path.extension().is_some_and(|e| e == "md") && !chapters {
             found.push(path);

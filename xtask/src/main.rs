@@ -7,6 +7,8 @@
 mod bench;
 mod bundle;
 mod dist;
+mod examples;
+mod formulas;
 mod frozen;
 mod fuzz;
 mod licences;
@@ -16,6 +18,7 @@ mod page;
 mod papers;
 mod python;
 mod readme;
+mod reference;
 mod run;
 mod site;
 mod spelling;
@@ -37,7 +40,7 @@ const HELP: &str = "usage: cargo xtask TASK
   page [FILE]      the tool as one web page without a server (default preflop.html)
   site             the documentation as a site, in target/site (mdBook)
   dist             packages, wheel, container, man pages, completions and site, each built and tried
-  readme           rewrites the example in README.md with what the tool prints
+  readme           rewrites the examples in README.md and the tutorials with what the tool prints
   fuzz [SECONDS] [TARGET...] [--jobs N] [--executions N] [--wall SECONDS] [--programs FOLDER]
                    random input into every reader, so long each (default 60 seconds), or in turn until so many
                    executions were made or so much time has passed; with programs that were built elsewhere
@@ -71,7 +74,7 @@ fn task() -> anyhow::Result<()> {
         ["site"] => site::run(&root),
         ["dist"] => dist::run(&root, ""),
         ["dist", only] => dist::run(&root, only),
-        ["readme"] => readme::run(&root, true),
+        ["readme"] => readme::run(&root, true).and_then(|()| examples::run(&root, true)),
         ["fuzz", "nightly"] => fuzz::nightly(&root),
         ["fuzz", options @ ..] => fuzz::run(&root, &fuzz::Options::parse(options)?),
         _ => anyhow::bail!("{HELP}"),

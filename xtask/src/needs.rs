@@ -52,6 +52,18 @@ impl Needs {
                     there: chromium().is_some() || can_install(root),
                 },
                 Need {
+                    what: "zsh",
+                    step: "completion in zsh",
+                    get: "apt install zsh",
+                    there: works(&mut program(root, "zsh", &["--version"])),
+                },
+                Need {
+                    what: "fish",
+                    step: "completion in fish",
+                    get: "apt install fish",
+                    there: works(&mut program(root, "fish", &["--version"])),
+                },
+                Need {
                     what: "cargo-deny",
                     step: "dependencies by cargo-deny",
                     get: "cargo install --locked cargo-deny",

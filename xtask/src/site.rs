@@ -1,41 +1,93 @@
 //! `cargo xtask site`: the documentation as a site, with a reference that the program itself writes.
 
+use crate::formulas;
 use crate::links;
-use crate::run::{cargo, output_of, program, succeed, works};
+use crate::reference;
+use crate::run::{cargo, program, succeed, works};
 use anyhow::Context as _;
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The version that is installed where there is none.
 const MDBOOK: &str = "0.5.1";
+/// Documents of the root that are chapters too.
+const ROOT: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
 
-/// Checks the links, writes the reference and builds the site into target/site.
+/// Writes the source, checks its links and builds the site into target/site.
 pub fn run(root: &Path) -> anyhow::Result<()> {
-    links::check(root)?;
-    let source = root.join("target/site-source");
-    let _ = std::fs::remove_dir_all(&source);
-    std::fs::create_dir_all(source.join("src/reference")).context("cannot make target/site-source")?;
-    std::fs::copy(root.join("docs/book.toml"), source.join("book.toml")).context("no docs/book.toml")?;
-    for entry in std::fs::read_dir(root.join("docs"))? {
-        let path = entry?.path();
-        if let Some(name) = path.file_name().filter(|_| path.extension().is_some_and(|e| e == "md")) {
-            // Inside the site the documents of the root stand beside the others.
-            let text = std::fs::read_to_string(&path)?.replace("](../", "](");
-            std::fs::write(source.join("src").join(name), text)?;
-        }
-    }
-    for name in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
-        let text = std::fs::read_to_string(root.join(name))?.replace("](docs/", "](");
-        std::fs::write(source.join("src").join(name), text)?;
-    }
-    reference(root, &source.join("src/reference"))?;
+    let source = source(root)?;
     let mdbook = mdbook(root)?;
     let (from, to) = (source.to_string_lossy().into_owned(), root.join("target/site"));
     succeed(&mut program(root, mdbook, &["build", &from, "--dest-dir", &to.to_string_lossy()]))?;
-    let start = to.join("index.html");
-    anyhow::ensure!(start.is_file(), "the site has no index.html");
+    for page in ["index.html", "reference/commands.html", "pictures/report.jpg", "reference/parity.svg"] {
+        anyhow::ensure!(to.join(page).is_file(), "the site has no {page}");
+    }
     println!("    the site is in {}", to.display());
     Ok(())
+}
+
+/// Chapters, pictures and reference as mdBook reads them: every chapter is there, every document is a chapter, every link leads somewhere.
+pub fn source(root: &Path) -> anyhow::Result<PathBuf> {
+    links::check(root)?;
+    let source = root.join("target/site-source");
+    let _ = std::fs::remove_dir_all(&source);
+    let pages = source.join("src");
+    std::fs::create_dir_all(pages.join("reference")).context("cannot make target/site-source")?;
+    std::fs::copy(root.join("docs/book.toml"), source.join("book.toml")).context("no docs/book.toml")?;
+    for folder in ["pictures", "schemas"] {
+        std::fs::create_dir_all(pages.join(folder))?;
+        for entry in std::fs::read_dir(root.join("docs").join(folder))? {
+            let path = entry?.path();
+            std::fs::copy(&path, pages.join(folder).join(path.file_name().unwrap_or_default()))?;
+        }
+    }
+    let mut documents: BTreeSet<String> = ROOT.map(str::to_string).into();
+    for entry in std::fs::read_dir(root.join("docs"))? {
+        let path = entry?.path();
+        if let Some(name) = path.file_name().filter(|_| path.extension().is_some_and(|e| e == "md")) {
+            documents.insert(name.to_string_lossy().into_owned());
+        }
+    }
+    for name in &documents {
+        let from = if ROOT.contains(&name.as_str()) { root.join(name) } else { root.join("docs").join(name) };
+        let text = std::fs::read_to_string(&from).with_context(|| format!("cannot read {name}"))?;
+        // Inside the site all documents stand beside each other.
+        let text = text.replace("](../", "](").replace("](docs/", "](");
+        let text = formulas::drawn(&only_inside(&text, &documents)).with_context(|| format!("in {name}"))?;
+        std::fs::write(pages.join(name), text)?;
+    }
+    reference::write(root, &pages.join("reference"))?;
+    let summary = std::fs::read_to_string(root.join("docs/SUMMARY.md")).context("no docs/SUMMARY.md")?;
+    let forgotten: Vec<&String> =
+        documents.iter().filter(|d| *d != "SUMMARY.md" && !summary.contains(&format!("({d})"))).collect();
+    anyhow::ensure!(forgotten.is_empty(), "docs/SUMMARY.md does not name {forgotten:?}");
+    links::check_chapters(&pages)?;
+    Ok(source)
+}
+
+/// Links to what is no part of the site (code, data) become plain text: their words stay.
+fn only_inside(text: &str, documents: &BTreeSet<String>) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("](") {
+        let (before, after) = rest.split_at(start);
+        let Some(end) = after.find(')') else { break };
+        let target = &after[2..end];
+        let file = target.split('#').next().unwrap_or_default();
+        let inside = file.is_empty()
+            || target.contains("://")
+            || documents.contains(file)
+            || ["pictures/", "schemas/", "reference/"].iter().any(|f| file.starts_with(f));
+        if let Some(open) = before.rfind('[').filter(|_| !inside) {
+            out.push_str(&before[..open]);
+            out.push_str(&before[open + 1..]);
+        } else {
+            out.push_str(before);
+            out.push_str(&after[..=end]);
+        }
+        rest = &after[end + 1..];
+    }
+    out + rest
 }
 
 /// An installed mdBook, or one for this working tree.
@@ -56,38 +108,17 @@ fn mdbook(root: &Path) -> anyhow::Result<PathBuf> {
     Ok(own)
 }
 
-/// Every command with its options, every GPU and model, and the questions of the API, as the program says them.
-fn reference(root: &Path, folder: &Path) -> anyhow::Result<()> {
-    succeed(&mut cargo(root, &["build", "--quiet", "--locked", "-p", "preflop"]))?;
-    let preflop = root.join("target/debug/preflop");
-    let say =
-        |args: &[&str]| output_of(program(root, &preflop, args).env("COLUMNS", "100").env("NO_COLOR", "1"));
-    let help = say(&["--help"])?;
-    let mut page = format!("# Commands\n\n```text\n{help}```\n");
-    for name in commands(&help) {
-        writeln!(page, "\n## preflop {name}\n\n```text\n{}```", say(&[name, "--help"])?)?;
-    }
-    std::fs::write(folder.join("commands.md"), page)?;
-    let (gpus, models) = (say(&["gpus"])?, say(&["models"])?);
-    std::fs::write(folder.join("gpus.md"), format!("# GPUs\n\n```text\n{gpus}```\n"))?;
-    std::fs::write(folder.join("models.md"), format!("# Models\n\n```text\n{models}```\n"))?;
-    Ok(())
-}
-
-/// The names in the list of commands of the help.
-fn commands(help: &str) -> Vec<&str> {
-    let list = help.lines().skip_while(|l| !l.starts_with("Commands:")).skip(1);
-    let names = list.take_while(|l| l.starts_with("  ")).filter(|l| !l.starts_with("   "));
-    names.filter_map(|l| l.split_whitespace().next()).filter(|n| *n != "help").collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_read_off_the_help() {
-        let help = "Know\n\nUsage: x\n\nCommands:\n  predict  Predict one\n           more\n  gpus     List\n  help     Print\n\nOptions:\n";
-        assert_eq!(commands(help), ["predict", "gpus"]);
+    fn links_out_of_the_site_become_words() {
+        let documents: BTreeSet<String> = ["a.md".to_string()].into();
+        let text = "[a](a.md#x), [code](crates/x.rs) and [![p](pictures/p.jpg)](https://x.org)";
+        assert_eq!(
+            only_inside(text, &documents),
+            "[a](a.md#x), code and [![p](pictures/p.jpg)](https://x.org)"
+        );
     }
 }

@@ -12,7 +12,7 @@ enum About {
     /// Keep this model.
     Model { name: String },
     /// Explain this recording and carry it to other GPUs.
-    Profile { name: String, from: Option<String>, to: Option<Vec<String>> },
+    Profile { name: String, from: Option<String>, to: Option<Vec<String>>, host: Option<f64> },
 }
 
 impl Engine {
@@ -21,7 +21,9 @@ impl Engine {
         let asked: Result<About, _> = serde_json::from_str(question);
         let answer = asked.map_err(ApiError::from).and_then(|about| match about {
             About::Model { name } => self.model_file(&name, bytes),
-            About::Profile { name, from, to } => self.recording(&name, &bytes, &ProfileOptions { from, to }),
+            About::Profile { name, from, to, host } => {
+                self.recording(&name, &bytes, &ProfileOptions { from, to, host })
+            }
         });
         answer.unwrap_or_else(|error| error.json())
     }
@@ -68,6 +70,7 @@ mod tests {
             (r#"{"ask": "profile", "name": "x", "form": "h100"}"#, TRACE),
             (r#"{"ask": "profile", "name": "x"}"#, "hello"),
             (r#"{"ask": "profile", "name": "x", "to": ["nothing"]}"#, TRACE),
+            (r#"{"ask": "profile", "name": "x", "host": 0}"#, TRACE),
             (r#"{"ask": "model", "name": "x"}"#, TRACE),
         ] {
             let answer: Value = serde_json::from_str(&engine.ask_about(question, bytes.into())).unwrap();

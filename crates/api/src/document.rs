@@ -4,7 +4,8 @@ use crate::engine::Kind;
 use crate::error::ApiError;
 use crate::types::{nullable, schemas_of_answers};
 use crate::{
-    catalogue, cluster, compare, delta, explore, generate, layer, model_file, predict, question, roofline,
+    catalogue, cluster, compare, delta, design, explore, generate, layer, model_file, predict, question,
+    roofline,
 };
 use preflop_core::report::advise::Ranking;
 use serde_json::{Map, Value, json};
@@ -30,6 +31,8 @@ use utoipa::OpenApi;
         question::Plan,
         question::Scale,
         question::Explore,
+        question::Designs,
+        question::ChangedGpu,
         question::DesignQuestion,
         question::Delta,
         question::GpuQuestion,
@@ -45,6 +48,7 @@ use utoipa::OpenApi;
         cluster::Listed,
         model_file::Answer,
         explore::Answer,
+        design::Answer,
         delta::Answer,
         catalogue::Listed,
         catalogue::Shown,
@@ -71,6 +75,7 @@ fn described(kind: Kind) -> (Option<&'static str>, &'static str) {
         Kind::Plan => (Some("Plan"), "The best way to cut a model over a cluster, and why not another"),
         Kind::Scale => (Some("Scale"), "The best plan at every size of a cluster"),
         Kind::Explore => (Some("Explore"), "What changed designs of a GPU do to a network (DeLTA model)"),
+        Kind::Design => (Some("Designs"), "What changed designs of a GPU do to a whole network (time model)"),
         Kind::Delta => (Some("Delta"), "Traffic, time and bottleneck of convolution layers (DeLTA model)"),
         Kind::Gpus => (None, "The GPU catalogue"),
         Kind::Gpu => (Some("GpuQuestion"), "Every figure of one GPU with its source"),
@@ -99,6 +104,8 @@ fn example(kind: Kind) -> Value {
         Kind::Scale => json!({ "model": "llama-2-7b", "node": "dgx-h100", "least_gpus": 8, "most_gpus": 64 }),
         Kind::Explore => json!({ "network": "resnet152", "base": "titan-xp",
             "designs": [{ "name": "wide", "scales": { "mac_per_sm": 4.0 } }] }),
+        Kind::Design => json!({ "model": "resnet50", "base": "h100",
+            "designs": [{ "name": "wide", "scales": { "dram_bw": 2.0 } }] }),
         Kind::Delta => json!({ "network": "vgg16", "gpu": "titan-xp" }),
         Kind::Gpu => json!({ "gpu": "h100" }),
         _ => Value::Null,
@@ -123,6 +130,7 @@ fn answered(kind: Kind) -> Value {
         Kind::Plan => of("PlanAnswer"),
         Kind::Scale => of("ScaleAnswer"),
         Kind::Explore => of("ExploreAnswer"),
+        Kind::Design => of("DesignsAnswer"),
         Kind::Delta => of("DeltaAnswer"),
         Kind::Gpus => list(of("GpuInfo")),
         Kind::Gpu => of("GpuAnswer"),
@@ -209,6 +217,7 @@ pub fn document() -> Value {
             "summary": "Upload a recording (PyTorch profiler, Nsight Systems or Compute, Chakra; plain, .gz or .zst): where its time goes, and other GPUs",
             "parameters": [parameter("from", "GPU of the recording, where it does not say"),
                 parameter("to", "GPUs to carry it to, separated by commas; all if left out"),
+                parameter("host", "factor on the recorded host time: 1 keeps it, 0.8 is a host a fifth faster; without it the profiler's own share is taken out"),
                 parameter("name", "file name for messages")],
             "requestBody": { "required": true, "content": { "application/octet-stream": {
                 "schema": { "type": "string", "format": "binary" } } } },
@@ -248,6 +257,7 @@ pub(crate) fn check_fields(kind: Kind, fields: &Map<String, Value>) -> Result<()
             &["gpus", "precisions", "auto_batch", "rank", "pricing", "prices", "samples", "budget_usd"],
         ),
         Kind::Roofline => (&RUN, &["gpus"]),
+        Kind::Design => (&RUN, &["base", "designs"]),
         Kind::Parallel => (
             &CLUSTER_RUN,
             &[

@@ -2,11 +2,12 @@
 
 use crate::error::ApiError;
 use crate::question::{
-    Advise, Compare, Delta, Explore, Generate, GpuQuestion, Layer, Nothing, Parallel, Plan, Predict,
+    Advise, Compare, Delta, Designs, Explore, Generate, GpuQuestion, Layer, Nothing, Parallel, Plan, Predict,
     Roofline, Scale,
 };
 use crate::{
-    advise, catalogue, cluster, compare, delta, document, explore, generate, job, layer, predict, roofline,
+    advise, catalogue, cluster, compare, delta, design, document, explore, generate, job, layer, predict,
+    roofline,
 };
 use preflop_core::Gpu;
 use preflop_core::cost::Catalogue;
@@ -31,6 +32,7 @@ pub enum Kind {
     Plan,
     Scale,
     Explore,
+    Design,
     Delta,
     Gpus,
     Gpu,
@@ -43,7 +45,7 @@ pub enum Kind {
 
 impl Kind {
     /// All, in the order of the document.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Predict,
         Self::Advise,
         Self::Layer,
@@ -54,6 +56,7 @@ impl Kind {
         Self::Plan,
         Self::Scale,
         Self::Explore,
+        Self::Design,
         Self::Delta,
         Self::Gpus,
         Self::Gpu,
@@ -77,6 +80,7 @@ impl Kind {
             Self::Plan => "plan",
             Self::Scale => "scale",
             Self::Explore => "explore",
+            Self::Design => "design",
             Self::Delta => "delta",
             Self::Gpus => "gpus",
             Self::Gpu => "gpu",
@@ -171,6 +175,7 @@ impl Engine {
             Kind::Plan => text(&cluster::plan::answer(self, &parse::<Plan>(fields)?)?),
             Kind::Scale => text(&cluster::scale::answer(self, &parse::<Scale>(fields)?)?),
             Kind::Explore => text(&explore::answer(self, &parse::<Explore>(fields)?)?),
+            Kind::Design => text(&design::answer(self, &parse::<Designs>(fields)?)?),
             Kind::Delta => text(&delta::answer(self, &parse::<Delta>(fields)?)?),
             Kind::Gpu => text(&self.gpu_in_full(&parse::<GpuQuestion>(fields)?.gpu)?),
             plain => {

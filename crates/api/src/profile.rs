@@ -6,7 +6,7 @@ use preflop_core::Gpu;
 use preflop_core::profile::explain::{Explanation, Untimed, explain, explain_untimed};
 use preflop_core::profile::window::{Choice, WindowError};
 use preflop_core::profile::{Analysis, Profile, origin};
-use preflop_core::transfer::{Options, Transfer, lacks, transfer};
+use preflop_core::transfer::{Host, Options, Transfer, lacks, transfer};
 use serde::Serialize;
 
 /// What is asked of a recording.
@@ -16,7 +16,12 @@ pub struct ProfileOptions {
     pub from: Option<String>,
     /// GPUs to carry it to; all if left out.
     pub to: Option<Vec<String>>,
+    /// Factor on the recorded host time; the profiler's own share is taken out if left out.
+    pub host: Option<f64>,
 }
+
+/// Least and largest factor on the host's time.
+const HOST_RANGE: [f64; 2] = [0.01, 100.0];
 
 #[derive(Serialize)]
 struct Answer {
@@ -38,6 +43,15 @@ impl Engine {
     /// Explains a recording and carries it to other GPUs.
     pub fn profile(&self, profile: &Profile, options: &ProfileOptions) -> Result<String, ApiError> {
         let targets: Vec<Gpu> = self.some_gpus(options.to.as_deref())?.into_iter().cloned().collect();
+        let [least, most] = HOST_RANGE;
+        let host = match options.host {
+            None => Host::Unprofiled,
+            Some(factor) if (least..=most).contains(&factor) => Host::Factor(factor),
+            Some(factor) => {
+                let message = format!("`host` is {factor}; it must be from {least} to {most}");
+                return Err(ApiError::invalid(message));
+            }
+        };
         let said = options.from.as_deref().map(|name| self.gpu(name)).transpose()?;
         if profile.gpu_events.is_empty() {
             return text(&Answer {
@@ -69,8 +83,9 @@ impl Engine {
         }
         let targets = able;
         let explanation = explain(&analysis, &self.model, gpu.as_ref());
-        let carried =
-            gpu.as_ref().map(|gpu| transfer(&analysis, &self.model, gpu, &targets, &Options::default()));
+        let carried = gpu.as_ref().map(|gpu| {
+            transfer(&analysis, &self.model, gpu, &targets, &Options { host, ..Options::default() })
+        });
         let transfer_problem = carried
             .is_none()
             .then(|| "the recording does not say which GPU it was made on; name it".to_string());

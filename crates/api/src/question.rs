@@ -487,6 +487,33 @@ pub struct Explore {
     pub designs: Option<Vec<DesignQuestion>>,
 }
 
+/// What a whole network gains from changed designs of a GPU, by the time model.
+#[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
+pub struct Designs {
+    /// What runs.
+    #[serde(flatten)]
+    pub run: Run,
+    /// GPU that the designs scale.
+    #[schema(schema_with = schema::gpu)]
+    pub base: String,
+    /// The designs; every resource twice if left out.
+    #[schema(max_items = 256)]
+    pub designs: Option<Vec<ChangedGpu>>,
+}
+
+/// A GPU with more or less of some resources.
+#[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangedGpu {
+    /// A name for the answer; what changes if left out.
+    #[serde(default)]
+    pub name: String,
+    /// Multiples of the base GPU's resources. What is left out stays.
+    #[serde(default)]
+    #[schema(schema_with = schema::changes)]
+    pub scales: BTreeMap<String, f64>,
+}
+
 /// One changed design.
 #[derive(Debug, Clone, PartialEq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

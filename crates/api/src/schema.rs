@@ -208,3 +208,13 @@ pub fn scales() -> RefOr<Schema> {
     }
     schema(object.additional_properties(Some(AdditionalProperties::FreeForm(false))).build())
 }
+
+pub fn changes() -> RefOr<Schema> {
+    let text = "Multiples of the base GPU's resources. What is left out stays.";
+    let mut object = ObjectBuilder::new().schema_type(SchemaType::new(Type::Object)).description(Some(text));
+    for key in preflop_design::KEYS {
+        let value = number("Multiple of the base GPU.", SCALE_RANGE[0], SCALE_RANGE[1]).build();
+        object = object.property(key, schema(value));
+    }
+    schema(object.additional_properties(Some(AdditionalProperties::FreeForm(false))).build())
+}

@@ -5,7 +5,9 @@ use crate::error::InputError;
 use crate::sink::{self, Sink};
 use anyhow::Context as _;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table};
-use preflop_core::units::{Bytes, Flops, Seconds};
+pub use preflop_core::units::format::{
+    count, counted, flops, grouped, memory, milliseconds, percent, si, three_digits, time, traffic,
+};
 use serde::Serialize;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 
@@ -163,102 +165,40 @@ pub fn write_table(out: &mut impl Write, table: &Table) -> io::Result<()> {
 /// Text broken at blanks so that no line is longer than `width` (unless one word is); lines after the first
 /// start with `indent`.
 pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
+    flowed(text, width, indent, 0)
+}
+
+/// Text behind `lead`, broken so that it stays below itself: `  time        33.6 ms ..`.
+pub fn hanging(lead: &str, text: &str, width: usize) -> String {
+    let column = lead.chars().count();
+    format!("{lead}{}", flowed(text, width, &" ".repeat(column), column))
+}
+
+fn flowed(text: &str, width: usize, indent: &str, start: usize) -> String {
     let mut out = String::new();
-    let mut column = 0;
+    let (mut column, mut first) = (start, true);
     for word in text.split(' ') {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > width {
+        let length = shown_length(word);
+        if !first && column + 1 + length > width {
             out.push('\n');
             out.push_str(indent);
             column = indent.len();
-        } else if column > 0 {
+        } else if !first {
             out.push(' ');
             column += 1;
         }
         out.push_str(word);
         column += length;
+        first = false;
     }
     out
 }
 
-/// Three significant digits: `0.0123`, `1.23`, `12.3`, `123`, `1230`.
-pub fn three_digits(x: f64) -> String {
-    if x == 0.0 {
-        // Not `-0`, which a difference may give.
-        return "0".to_string();
-    }
-    if !x.is_finite() {
-        return format!("{x}");
-    }
-    let exponent = x.abs().log10().floor();
-    if !(-5.0..15.0).contains(&exponent) {
-        return format!("{x:.2e}");
-    }
-    let unit = 10_f64.powf(exponent - 2.0);
-    let rounded = (x / unit).round() * unit;
-    // 9.996 rounds up to 10.0 and so loses a decimal.
-    let exponent = rounded.abs().log10().floor().max(exponent);
-    format!("{rounded:.*}", (2.0 - exponent).max(0.0) as usize)
-}
-
-/// A value with the SI prefix that leaves one to three digits before the point.
-pub fn si(x: f64, unit: &str) -> String {
-    const PREFIXES: [(&str, f64); 9] = [
-        ("E", 1e18),
-        ("P", 1e15),
-        ("T", 1e12),
-        ("G", 1e9),
-        ("M", 1e6),
-        ("k", 1e3),
-        ("", 1.0),
-        ("m", 1e-3),
-        ("u", 1e-6),
-    ];
-    // Half a digit early, so that 999.6 k reads as 1.00 M.
-    let fit = PREFIXES.iter().find(|(_, size)| x.abs() >= size * 0.9995);
-    let (prefix, size) = fit.copied().unwrap_or(("n", 1e-9));
-    if x == 0.0 {
-        return format!("0 {unit}");
-    }
-    format!("{} {prefix}{unit}", three_digits(x / size))
-}
-
-/// A time: `1.23 ms`.
-pub fn time(t: Seconds) -> String {
-    si(t.0, "s")
-}
-
-/// Traffic, in decimal units as bandwidth is.
-pub fn traffic(b: Bytes) -> String {
-    si(b.0, "B")
-}
-
-/// Work.
-pub fn flops(f: Flops) -> String {
-    si(f.0, "FLOP")
-}
-
-/// Memory, in binary units as capacity is.
-pub fn memory(b: Bytes) -> String {
-    let gib = b.mib() / 1024.0;
-    if gib >= 0.9995 {
-        format!("{} GiB", three_digits(gib))
-    } else {
-        format!("{} MiB", three_digits(b.mib()))
-    }
-}
-
-/// A whole number with thin groups: `25 557 032`.
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(' ');
-        }
-        out.push(c);
-    }
-    out
+/// Characters that take room: colours do not.
+fn shown_length(word: &str) -> usize {
+    let mut parts = word.split('\u{1b}');
+    let plain = parts.next().map_or(0, |part| part.chars().count());
+    plain + parts.map(|part| part.split_once('m').map_or(0, |(_, rest)| rest.chars().count())).sum::<usize>()
 }
 
 /// A bar of at most `width` characters, in eighths, for a share from 0 to 1.
@@ -273,39 +213,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_are_three_digits() {
-        for (x, text) in [
-            (0.012_345, "0.0123"),
-            (1.234, "1.23"),
-            (9.996, "10.0"),
-            (12.34, "12.3"),
-            (99.96, "100"),
-            (123.4, "123"),
-            (1234.0, "1230"),
-            (0.0, "0"),
-            (-0.0, "0"),
-            (-2.5, "-2.50"),
-            (1e-9, "1.00e-9"),
-        ] {
-            assert_eq!(three_digits(x), text);
-        }
-    }
-
-    #[test]
     fn long_lines_are_broken_at_blanks() {
         assert_eq!(wrapped("aa bb cc", 5, "  "), "aa bb\n  cc");
         assert_eq!(wrapped("aaaaaaaa b", 5, ""), "aaaaaaaa\nb");
+        assert_eq!(hanging("  x ", "aa bb cc", 9), "  x aa bb\n    cc");
+        assert_eq!(hanging("  x ", "\u{1b}[1maa\u{1b}[0m bb", 9), "  x \u{1b}[1maa\u{1b}[0m bb");
     }
 
     #[test]
-    fn units_follow_the_size() {
-        assert_eq!(time(Seconds(0.012_34)), "12.3 ms");
-        assert_eq!(time(Seconds(1e-6)), "1.00 us");
-        assert_eq!(time(Seconds(0.999_9)), "1.00 s");
-        assert_eq!(flops(Flops(8.2e12)), "8.20 TFLOP");
-        assert_eq!(memory(Bytes::from_mib(512.0)), "512 MiB");
-        assert_eq!(memory(Bytes::from_mib(2048.0)), "2.00 GiB");
-        assert_eq!(grouped(25_557_032), "25 557 032");
+    fn bars_are_in_eighths() {
         assert_eq!(bar(0.5, 4), "██");
         assert_eq!(bar(0.125, 1), "▏");
     }

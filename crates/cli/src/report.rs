@@ -1,9 +1,10 @@
 //! What `predict` says: one structure, printed as JSON for scripts or as a page for people.
 
+use crate::grid::Grid;
 use crate::launches;
 use crate::output::{self, Align, Output};
 use crate::shape;
-use comfy_table::{Cell, Color};
+use comfy_table::Color;
 use preflop_api::predict::{Answer, steps};
 use preflop_core::cost::fit::Change;
 use preflop_core::model::{Iteration, MemoryUse, Phase, Precision, Step};
@@ -134,8 +135,7 @@ impl<'a> Report<'a> {
             self.write_misfit(out, output)?;
         }
         for (what, text) in self.facts(output) {
-            let text = output::wrapped(&text, output.width.saturating_sub(14), "              ");
-            writeln!(out, "  {what:<11} {text}")?;
+            writeln!(out, "{}", output::hanging(&format!("  {what:<11} "), &text, output.width))?;
         }
         writeln!(out)?;
         self.write_operators(out, output)?;
@@ -211,13 +211,13 @@ impl<'a> Report<'a> {
     /// The verdict first, then what would help and what it costs.
     fn write_misfit(&self, out: &mut impl Write, output: &Output) -> io::Result<()> {
         let line = self.misfit();
-        writeln!(out, "  {}", output.red(&output::wrapped(&line, output.width.saturating_sub(2), "  ")))?;
+        writeln!(out, "{}", output.red(&output::hanging("  ", &line, output.width)))?;
         for c in &self.answer.changes {
             let memory = output::memory(Bytes::from_mib(c.memory_mib));
             let verdict = if c.fits { "fits" } else { "still does not fit" };
             let text =
                 format!("{}: {memory}, {verdict}, {:.2} x the time of a sample", c.change, c.time_ratio);
-            writeln!(out, "    {}", output::wrapped(&text, output.width.saturating_sub(4), "      "))?;
+            writeln!(out, "{}", output::hanging("    ", &text, output.width))?;
         }
         writeln!(out)
     }
@@ -247,40 +247,40 @@ impl<'a> Report<'a> {
     fn write_operators(&self, out: &mut impl Write, output: &Output) -> io::Result<()> {
         let (groups, busy) = self.groups();
         let layout = Layout::of(output.width);
-        let mut header = vec![("operator", Align::Left), ("layer", Align::Keep)];
-        if layout.shape {
-            header.push(("shape", Align::Left));
-        }
-        header.extend([("count", Align::Right), ("time", Align::Right), ("share", Align::Right)]);
-        if layout.bar > 0 {
-            header.push(("", Align::Keep));
-        }
-        header.push(("bound", Align::Keep));
-        let mut table = output.table(&header);
         let largest = groups.first().map_or(1.0, |g| g.time.0);
-        for group in groups.iter().take(SHOWN) {
-            let call = &group.steps[0].call;
+        let shown = || groups.iter().take(SHOWN);
+        // A linear layer's gradients are plain products: the phase tells them from its forward.
+        let operator = |group: &Group| match (group.steps[0].call.pass, group.steps[0].phase) {
+            (Pass::Fwd, Phase::Backward) => format!("{} bwd", group.steps[0].call.name()),
+            (Pass::Fwd, _) => group.steps[0].call.name().to_string(),
+            (pass, _) => format!("{} {}", group.steps[0].call.name(), pass.name()),
+        };
+        let layer = |group: &Group| {
             let names: Vec<&str> = group.steps.iter().map(|s| s.name.as_str()).collect();
-            // A linear layer's gradients are plain products: the phase tells them from its forward.
-            let pass = match (call.pass, group.steps[0].phase) {
-                (Pass::Fwd, Phase::Backward) => " bwd".to_string(),
-                (Pass::Fwd, _) => String::new(),
-                (pass, _) => format!(" {}", pass.name()),
-            };
-            let layer = shape::shortened(&shape::common_name(&names), layout.layer);
-            let mut row = vec![Cell::new(format!("{}{pass}", call.name())), Cell::new(layer)];
-            if layout.shape {
-                row.push(Cell::new(format!("{} {}", shape::describe(call), self.gpu.runs_in(call.dtype))));
-            }
-            row.push(Cell::new(group.count));
-            row.push(Cell::new(output::time(group.time)));
-            row.push(Cell::new(format!("{:.1} %", 100.0 * (group.time / busy))));
-            if layout.bar > 0 {
-                row.push(output.tinted(&output::bar(group.time.0 / largest, layout.bar), Color::Cyan));
-            }
-            row.push(output.tinted(group.bound.name(), bound_color(group.bound)));
-            table.add_row(row);
+            shape::shortened(&shape::common_name(&names), layout.layer)
+        };
+        let shape = |group: &Group| {
+            let call = &group.steps[0].call;
+            format!("{} {}", shape::describe(call), self.gpu.runs_in(call.dtype))
+        };
+        let mut grid = Grid::default();
+        // Names of operators that nobody knows may be long.
+        let longest = (output.width / 3).max(16);
+        grid.add("operator", Align::Keep, 0, shown().map(|g| shape::shortened(&operator(g), longest)));
+        grid.add("layer", Align::Keep, 1, shown().map(layer));
+        if layout.shape {
+            grid.add("shape", Align::Keep, 6, shown().map(shape));
         }
+        grid.add("count", Align::Right, 4, shown().map(|g| g.count.to_string()));
+        grid.add("time", Align::Right, 0, shown().map(|g| output::time(g.time)));
+        grid.add("share", Align::Right, 2, shown().map(|g| output::percent(g.time / busy)));
+        if layout.bar > 0 {
+            grid.add("", Align::Keep, 5, shown().map(|g| output::bar(g.time.0 / largest, layout.bar)));
+            grid.tint(|_| Some(Color::Cyan));
+        }
+        grid.add("bound", Align::Keep, 3, shown().map(|g| g.bound.name().to_string()));
+        grid.tint(bound_color);
+        let (table, _) = grid.table(output);
         output::write_table(out, &table)?;
         if groups.len() > SHOWN {
             let rest: Seconds = groups.iter().skip(SHOWN).map(|g| g.time).sum();
@@ -411,10 +411,13 @@ struct Group<'a> {
     bound: Bound,
 }
 
-fn bound_color(bound: Bound) -> Color {
-    match bound {
-        Bound::Compute => Color::Green,
-        Bound::Dram | Bound::L2 => Color::Yellow,
-        Bound::Latency | Bound::Host => Color::Red,
-    }
+fn bound_color(bound: &str) -> Option<Color> {
+    let colors = [
+        (Bound::Compute, Color::Green),
+        (Bound::Dram, Color::Yellow),
+        (Bound::L2, Color::Yellow),
+        (Bound::Latency, Color::Red),
+        (Bound::Host, Color::Red),
+    ];
+    colors.iter().find(|(b, _)| b.name() == bound).map(|(_, color)| *color)
 }

@@ -15,12 +15,16 @@
 
 mod area;
 mod axis;
+mod found;
+#[cfg(feature = "search")]
 mod search;
 mod workload;
 
 pub use area::die_mm2;
 pub use axis::{Axis, KEYS, Values, axis};
-pub use search::{Found, MAX_GRID, grid, optimise};
+pub use found::{Found, MAX_GRID, front, grid};
+#[cfg(feature = "search")]
+pub use search::optimise;
 pub use workload::{Design, Evaluated, Limits, Network, Objective, Workload};
 
 /// What can be wrong with a search. One line each.

@@ -9,6 +9,7 @@ use preflop_core::gpu::Resource;
 use preflop_core::model::Iteration;
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{Bound, TimeModel};
+use preflop_core::units::math::Elementary as _;
 
 /// A design: multiples of the base in the order of [`KEYS`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -208,11 +209,11 @@ impl<'a> Workload<'a> {
             let rate = network.iteration.samples as f64 / p.time.0;
             iteration_ms.push(p.time.ms());
             bounds.push(p.bound);
-            speedup += (base / p.time.0).ln();
-            joules += Power::of(&network.iteration, &p, &gpu).per_sample(rate).joules.ln();
-            dollars += usd.map_or(0.0, |usd| usd_per_million_samples(usd, rate).ln());
+            speedup += (base / p.time.0).natural_log();
+            joules += Power::of(&network.iteration, &p, &gpu).per_sample(rate).joules.natural_log();
+            dollars += usd.map_or(0.0, |usd| usd_per_million_samples(usd, rate).natural_log());
         }
-        let mean = |sum: f64| (sum / self.networks.len().max(1) as f64).exp();
+        let mean = |sum: f64| (sum / self.networks.len().max(1) as f64).exponential();
         Evaluated {
             design,
             iteration_ms,

@@ -3,7 +3,7 @@
 use super::compare::Comparison;
 use super::explain::{Explanation, Part, Untimed};
 use super::stalls::Counted;
-use preflop_units::math::Elementary as _;
+use preflop_units::format::{count, percent, three_digits as digits};
 use std::fmt::Write as _;
 
 /// How a report is written.
@@ -20,30 +20,8 @@ const MOST_ROWS: usize = 15;
 /// Longest name shown.
 const LONGEST_NAME: usize = 48;
 
-/// Three significant digits.
-fn digits(x: f64) -> String {
-    if x == 0.0 {
-        // Not `-0`, which a difference may give.
-        return "0".to_string();
-    }
-    if !x.is_finite() {
-        return format!("{x}");
-    }
-    let places = (2.0 - x.abs().decimal_log().floor()).clamp(0.0, 6.0) as usize;
-    format!("{x:.places$}")
-}
-
-/// A count: whole where it is, three digits where it is a mean.
-fn count(x: f64) -> String {
-    if x.fract() == 0.0 { format!("{x:.0}") } else { digits(x) }
-}
-
 fn ms(x: f64) -> String {
     format!("{} ms", digits(x))
-}
-
-fn percent(x: f64) -> String {
-    format!("{:.1} %", 100.0 * x)
 }
 
 fn short(name: &str) -> String {
@@ -360,14 +338,6 @@ pub fn comparison(c: &Comparison, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn digits_are_significant() {
-        assert_eq!(digits(1234.5), "1234");
-        assert_eq!(digits(12.345), "12.3");
-        assert_eq!(digits(0.012_345), "0.0123");
-        assert_eq!(digits(0.0), "0");
-    }
 
     #[test]
     fn both_styles_hold_the_same_cells() {

@@ -23,7 +23,7 @@ use preflop_roofline::{By, Entry, Machine, Row, RowData, Rows, entries_of_iterat
 use preflop_schedule::IterationPrediction;
 use preflop_time::{Bound, Nearness, TimeModel};
 use preflop_units::Seconds;
-use preflop_units::math::Elementary as _;
+use preflop_units::format::{milliseconds as ms, three_digits as three};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -313,26 +313,6 @@ fn accuracy_lines(prediction: &IterationPrediction, gpu: &Gpu) -> Vec<String> {
     lines
 }
 
-/// Three significant digits.
-pub(crate) fn three(x: f64) -> String {
-    if x == 0.0 || !x.is_finite() {
-        return format!("{x}");
-    }
-    let decimals = (2.0 - x.abs().decimal_log().floor()).clamp(0.0, 9.0);
-    format!("{x:.*}", decimals as usize)
-}
-
-/// Milliseconds, or what reads better.
-pub(crate) fn ms(x: f64) -> String {
-    if x >= 1000.0 {
-        format!("{} s", three(x / 1000.0))
-    } else if x >= 1.0 {
-        format!("{} ms", three(x))
-    } else {
-        format!("{} us", three(x * 1000.0))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -401,14 +381,5 @@ mod tests {
         assert!(!r.helps.is_empty());
         assert!(r.helps.iter().all(|h| h.iteration_ms > 0.0 && h.speedup > 0.0));
         assert!(r.helps.windows(2).all(|w| w[0].speedup >= w[1].speedup));
-    }
-
-    #[test]
-    fn numbers_have_three_digits() {
-        assert_eq!(
-            (three(12.345), three(1234.0), three(0.012_34)),
-            ("12.3".into(), "1234".into(), "0.0123".into())
-        );
-        assert_eq!((ms(1500.0), ms(0.5)), ("1.50 s".into(), "500 us".into()));
     }
 }

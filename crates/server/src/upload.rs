@@ -87,10 +87,18 @@ pub async fn profile(
     Query(query): Query<HashMap<String, String>>,
     request: Request,
 ) -> Response<Body> {
-    if let Some(unknown) = query.keys().find(|k| !matches!(k.as_str(), "from" | "to" | "name")) {
-        let message = format!("unknown parameter `{unknown}`; there are from, to and name");
+    if let Some(unknown) = query.keys().find(|k| !matches!(k.as_str(), "from" | "to" | "host" | "name")) {
+        let message = format!("unknown parameter `{unknown}`; there are from, to, host and name");
         return reply::problem(StatusCode::BAD_REQUEST, "malformed", &message, None);
     }
+    let host = match query.get("host").filter(|text| !text.is_empty()).map(|text| text.parse::<f64>()) {
+        None => None,
+        Some(Ok(factor)) => Some(factor),
+        Some(Err(_)) => {
+            let message = "`host` is a factor on the host's time, as 0.8";
+            return reply::problem(StatusCode::BAD_REQUEST, "malformed", message, None);
+        }
+    };
     let name = query.get("name").map_or("", String::as_str);
     let (turn, folder, path) = match file(&app, request, name, app.limits.upload_bytes).await {
         Ok(received) => received,
@@ -102,6 +110,7 @@ pub async fn profile(
             .get("to")
             .filter(|list| !list.is_empty() && list.as_str() != "all")
             .map(|list| list.split(',').map(str::to_string).collect()),
+        host,
     };
     let shared = Arc::clone(&app);
     let work = tokio::task::spawn_blocking(move || {

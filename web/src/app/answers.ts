@@ -1,6 +1,6 @@
 // Answers as crates/api gives them. Those of questions are made from their schemas; recordings and the scoreboard have none yet.
 
-export type { DesignAnswer, ExploreAnswer, GpuInfo, GenerateAnswer, KernelForm, LayerAnswer, LayerLine, ListedModel, ModelFileAnswer, NodeInfo, Offer, OpLine, ParallelAnswer, PlanAnswer, PlanRow, Prediction, Ranking, ScaleAnswer, ScalePoint, TimelineBar } from "./schema";
+export type { DesignAnswer, DesignsAnswer, ExploreAnswer, GpuInfo, GenerateAnswer, KernelForm, LayerAnswer, LayerLine, ListedModel, ModelFileAnswer, NodeInfo, Offer, OpLine, ParallelAnswer, PlanAnswer, PlanRow, Prediction, Ranking, ScaleAnswer, ScalePoint, TimelineBar, WholeDesign } from "./schema";
 
 
 export interface Part { name: string; time_ms: number; share: number; launches: number; }

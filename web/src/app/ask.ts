@@ -36,11 +36,12 @@ export async function ask<T>(question: Question): Promise<T> {
 }
 
 /** Models and recordings are bytes, not JSON. */
-export async function askAbout<T>(file: File, { ask: kind, ...fields }: { ask: "model" | "profile"; from?: string; to?: string[] }): Promise<T> {
+export async function askAbout<T>(file: File, { ask: kind, ...fields }: { ask: "model" | "profile"; from?: string; to?: string[]; host?: number }): Promise<T> {
   if (ALONE) return checked(JSON.parse(await askCore({ ask: kind, name: file.name, ...fields }, file)), "the core gave no answer") as T;
   const query = new URLSearchParams({ name: file.name });
   if (fields.from) query.set("from", fields.from);
   if (fields.to) query.set("to", fields.to.join(","));
+  if (fields.host !== undefined) query.set("host", String(fields.host));
   try {
     return await unpack(await fetch(`/api/v1/${kind}?${query}`, { method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" } })) as T;
   } catch (error) {

@@ -1,8 +1,8 @@
 // Charts of the application; the Roofline ones are those of the report (../charts).
 import * as Plot from "@observablehq/plot";
 import { draw } from "../draw";
-import { digits, percent, short, shortSi, time } from "../format";
-import type { DesignAnswer, LayerLine, Offer, Score, Target } from "./answers";
+import { digits, percent, short, shortSi, three, time } from "../format";
+import type { DesignAnswer, LayerLine, Offer, Score, Target, WholeDesign } from "./answers";
 import { BOTTLENECK_COLORS, BOTTLENECK_NAMES, BOUND_COLORS, BOUND_NAMES } from "./colors";
 
 type Chart = (SVGSVGElement | HTMLElement) & Plot.Plot;
@@ -10,22 +10,74 @@ type Chart = (SVGSVGElement | HTMLElement) & Plot.Plot;
 const style = (width: number): Partial<CSSStyleDeclaration> => ({ fontSize: width < 520 ? "10px" : "12px", background: "transparent", overflow: "visible" });
 const TIP = { fill: "var(--card)", stroke: "var(--line)", fontSize: 12, lineWidth: 26 };
 
+/** Layers of repeated blocks put together: `layer1.0.conv1` and `layer1.1.conv1` are `layer1.*.conv1`. */
+export interface Fold { name: string; layers: LayerLine[]; time_us: number; share: number; forward_us: number; backward_us: number; bound: string; }
+
+/** The optimizer works on all layers at once: it is told of apart, not drawn as one of them. */
+export const isOptimizer = (l: LayerLine): boolean => l.forward_us === 0 && l.backward_us === 0 && l.optimizer_us > 0;
+
+/** The layers without the optimizer, each by itself or by block. */
+export function folds(layers: LayerLine[], each: boolean): Fold[] {
+  const out = new Map<string, Fold>();
+  for (const l of layers.filter((l) => !isOptimizer(l))) {
+    // Numbers inside a name count blocks; a last one is a place inside its block.
+    const name = each ? l.name : l.name.replace(/(^|\.)\d+(?=\.)/g, "$1*");
+    const to = out.get(name) ?? { name, layers: [], time_us: 0, share: 0, forward_us: 0, backward_us: 0, bound: l.bound };
+    if (l.time_us > Math.max(0, ...to.layers.map((x) => x.time_us))) to.bound = l.bound;
+    to.layers.push(l);
+    for (const key of ["time_us", "share", "forward_us", "backward_us"] as const) to[key] += l[key];
+    out.set(name, to);
+  }
+  return [...out.values()].map((f) => (f.layers.length === 1 ? { ...f, name: f.layers[0].name } : f));
+}
+
 /** Layers in the order in which they run, as high as long they take, coloured by what binds them. */
-export function layerChart(layers: LayerLine[], chosen: string, width: number): Chart {
+export function layerChart(layers: Fold[], chosen: string, width: number): Chart {
   const rows = layers.map((layer, i) => ({ ...layer, i }));
   const most = Math.max(...rows.map((r) => r.time_us), 1e-9);
+  const has = (d: Fold): boolean => d.layers.some((l) => l.name === chosen);
+  // The tallest bars are named, where their names do not lie on each other.
+  const [left, right] = [64, 12];
+  const place = (i: number): number => ((i + 0.5) / rows.length) * (width - left - right);
+  const taken: [number, number][] = [];
+  const named = [...rows].sort((a, b) => b.time_us - a.time_us).slice(0, 8).filter((r) => {
+    const long = r.name.length * (width < 520 ? 5.4 : 6.4);
+    const from = Math.min(Math.max(0, place(r.i) - long / 2), width - left - right - long);
+    if (!r.name || long > width - left - right || taken.length >= (width < 520 ? 2 : 4) || taken.some(([a, b]) => from < b + 8 && a < from + long + 8)) return false;
+    taken.push([from, from + long]);
+    return true;
+  }).map((r) => ({ ...r, dx: Math.min(Math.max(r.name.length * (width < 520 ? 2.7 : 3.2) - place(r.i), 0), 1e3) - Math.max(place(r.i) + r.name.length * (width < 520 ? 2.7 : 3.2) - (width - left - right), 0) }));
   return draw({
-    width, height: Math.min(300, Math.max(200, width * 0.28)), marginLeft: 64, marginRight: 12, marginTop: 18, marginBottom: 32, style: style(width),
+    width, height: Math.min(300, Math.max(200, width * 0.28)), marginLeft: left, marginRight: right, marginTop: 26, marginBottom: 32, style: style(width),
     x: { domain: [0, rows.length], axis: null },
     y: { domain: [0, most], label: null, ticks: 5, tickFormat: (v: number) => shortSi(v * 1e-6, "s"), grid: true },
     color: { type: "identity" },
     ariaLabel: "Time of each layer, coloured by bottleneck", ariaDescription: "The table below has the same figures.",
     marks: [
-      Plot.rectY(rows, { x1: "i", x2: (d) => d.i + 1, y: "time_us", fill: (d) => BOUND_COLORS[d.bound], fillOpacity: (d) => (chosen && d.name !== chosen ? 0.45 : 1), insetLeft: rows.length < width / 4 ? 0.5 : 0 }),
-      Plot.rectY(rows.filter((d) => d.name === chosen), { x1: "i", x2: (d) => d.i + 1, y: "time_us", fill: "none", stroke: "var(--ink)", strokeWidth: 1.5 }),
-      Plot.tip(rows, Plot.pointerX({ x: (d) => d.i + 0.5, y: "time_us", title: (d) => `${d.name}\n${time(d.time_us)}, ${percent(d.share)}\nbinds: ${BOUND_NAMES[d.bound]}\nforward ${time(d.forward_us)}, backward ${time(d.backward_us)}`, ...TIP })),
+      Plot.rectY(rows, { x1: "i", x2: (d) => d.i + 1, y: "time_us", fill: (d) => BOUND_COLORS[d.bound], fillOpacity: (d) => (chosen && !has(d) ? 0.45 : 1), insetLeft: rows.length < width / 4 ? 0.5 : 0 }),
+      Plot.rectY(rows.filter(has), { x1: "i", x2: (d) => d.i + 1, y: "time_us", fill: "none", stroke: "var(--ink)", strokeWidth: 1.5 }),
+      ...named.map((r) => Plot.text([r], { x: (d) => d.i + 0.5, y: "time_us", text: "name", dx: r.dx, dy: -7, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3, fontSize: width < 520 ? 9 : 11 })),
+      Plot.tip(rows, Plot.pointerX({ x: (d) => d.i + 0.5, y: "time_us", title: (d) => `${d.name}${d.layers.length > 1 ? ` (${d.layers.length} layers)` : ""}\n${time(d.time_us)}, ${percent(d.share)}\nbinds: ${BOUND_NAMES[d.bound]}\nforward ${time(d.forward_us)}, backward ${time(d.backward_us)}`, ...TIP })),
       Plot.ruleY([0], { stroke: "var(--line)" }),
       Plot.text(["layers in the order in which they run"], { frameAnchor: "bottom", dy: 18, fill: "var(--soft)" }),
+    ],
+  });
+}
+
+/** Speed-ups of designs of whole networks, with what they take. */
+export function gainChart(designs: WholeDesign[], own: string, width: number): Chart {
+  const small = width < 520;
+  const bound = (d: WholeDesign): string => Object.keys(d.bottlenecks)[0] ?? "host";
+  return draw({
+    width, height: 60 + 30 * designs.length, marginLeft: Math.min(150, width * 0.32), marginRight: small ? 60 : 240, marginTop: 8, marginBottom: 34, style: style(width),
+    x: { domain: [0, Math.max(1.05, ...designs.map((d) => d.speedup))], label: "speed-up", labelAnchor: "center", labelArrow: "none", ticks: small ? 3 : 6, tickFormat: (v: number) => `${short(v)}x`, grid: true },
+    y: { domain: designs.map((d) => d.name), label: null, tickSize: 0 },
+    color: { type: "identity" },
+    ariaLabel: "Speed-up of each design, coloured by what binds it", ariaDescription: "The table below has the same figures.",
+    marks: [
+      Plot.barX(designs, { y: "name", x: "speedup", fill: (d) => BOUND_COLORS[bound(d)], fillOpacity: (d) => (d.name === own ? 1 : 0.7), insetTop: 3, insetBottom: 3 }),
+      Plot.text(designs, { y: "name", x: "speedup", text: (d) => (small ? `${three(d.speedup)}x` : `${three(d.speedup)}x for ${three(d.area_share)}x the area, ${three(d.watts)} W`), textAnchor: "start", dx: 5, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
+      Plot.ruleX([1], { stroke: "var(--soft)", strokeDasharray: "3 3" }),
     ],
   });
 }
@@ -46,20 +98,29 @@ export function paretoChart(offers: Offer[], width: number): Chart | null {
   const labelled: typeof priced = [];
   const above: typeof priced = [];
   const below: typeof priced = [];
+  const before: typeof priced = [];
   const taken: [number, number, number, number][] = [];
   // Takes a place of the chart (left, right, bottom, top in pixels) if nothing is there.
   const take = (left: number, middle: number, long: number): boolean => {
     const [right, bottom, top] = [left + long, middle - 7, middle + 7];
-    if (right > width - 70 || taken.some((t) => left < t[1] && t[0] < right && bottom < t[3] && t[2] < top)) return false;
+    if (right > width - 70 || left < 4 || taken.some((t) => left < t[1] && t[0] < right && bottom < t[3] && t[2] < top)) return false;
     taken.push([left, right, bottom, top]);
     return true;
   };
+  // No name covers a point, nor the line that joins the front.
+  for (const o of priced) taken.push([x(o.hours) - 4, x(o.hours) + 4, y(o.usd) - 4, y(o.usd) + 4]);
+  for (const [i, o] of front.slice(1).entries()) {
+    const [x0, y0, x1, y1] = [x(front[i].hours), y(front[i].usd), x(o.hours), y(o.usd)];
+    const steps = Math.ceil(Math.hypot(x1 - x0, y1 - y0) / 6);
+    for (let k = 1; k < steps; k += 1) { const [px, py] = [x0 + ((x1 - x0) * k) / steps, y0 + ((y1 - y0) * k) / steps]; taken.push([px - 2, px + 2, py - 2, py + 2]); }
+  }
   for (const o of [...priced].sort((a, b) => Number(b.chosen) - Number(a.chosen) || Number(b.pareto) - Number(a.pareto) || a.usd - b.usd)) {
     const [px, py, long] = [x(o.hours), y(o.usd), o.gpu.length * (small ? 5.6 : 6.8)];
     if (take(px + 8, py, long)) labelled.push(o);
-    // A point of the front keeps its name, over or under it where there is no room beside it.
-    else if (o.pareto && take(px - long / 2, py + 12, long)) above.push(o);
-    else if (o.pareto && take(px - long / 2, py - 13, long)) below.push(o);
+    else if (take(px - 8 - long, py, long)) before.push(o);
+    // Over or under it where there is no room beside it.
+    else if (take(px - long / 2, py + 13, long)) above.push(o);
+    else if (take(px - long / 2, py - 13, long)) below.push(o);
   }
   const color = (o: Offer): string => (o.keeps_limits === false ? "var(--soft)" : o.pareto ? "#d55e00" : "var(--accent)");
   return draw({
@@ -73,8 +134,9 @@ export function paretoChart(offers: Offer[], width: number): Chart | null {
       Plot.dot(priced, { x: "hours", y: "usd", r: (o: Offer) => (o.chosen ? 8 : o.pareto ? 5.5 : 4), symbol: (o: Offer) => (o.pareto ? "diamond" : "circle"), fill: color, stroke: (o: Offer) => (o.chosen ? "var(--ink)" : "var(--page)"), strokeWidth: (o: Offer) => (o.chosen ? 2.5 : 0.8), fillOpacity: (o: Offer) => (o.keeps_limits === false ? 0.35 : 0.95) }),
       Plot.text(above, { x: "hours", y: "usd", text: "gpu", dy: -12, fontSize: small ? 9 : 11, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
       Plot.text(below, { x: "hours", y: "usd", text: "gpu", dy: 13, fontSize: small ? 9 : 11, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
+      Plot.text(before, { x: "hours", y: "usd", text: "gpu", dx: -8, textAnchor: "end", fontSize: small ? 9 : 11, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
       Plot.text(labelled, { x: "hours", y: "usd", text: "gpu", dx: 8, textAnchor: "start", fontSize: small ? 9 : 11, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
-      Plot.tip(priced, Plot.pointer({ x: "hours", y: "usd", title: (o) => `${o.gpu}\n${time(o.iteration_ms * 1e3)} per iteration, ${digits(o.samples_per_s)} samples/s\n$${digits(o.usd)} per million samples at $${digits(o.usd_per_hour ?? 0)} per hour\nbinds: ${BOUND_NAMES[o.bound]}`, ...TIP })),
+      Plot.tip(priced, Plot.pointer({ x: "hours", y: "usd", title: (o) => `${o.gpu}\n${time(o.iteration_ms * 1e3)} per iteration, ${digits(o.samples_per_s)} samples/s\n$${three(o.usd)} per million samples at $${three(o.usd_per_hour ?? 0)} per hour\nbinds: ${BOUND_NAMES[o.bound]}`, ...TIP })),
     ],
   });
 }
@@ -111,7 +173,7 @@ export function transferChart(targets: Target[], measured: { gpu: string; ms: nu
       Plot.ruleX([measured.ms], { stroke: "#d55e00", strokeDasharray: "5 3" }),
       Plot.ruleY(rows, { y: "gpu", x1: "low_ms", x2: "high_ms", stroke: "var(--accent)", strokeOpacity: 0.45, strokeWidth: 5 }),
       Plot.dot(rows, { y: "gpu", x: "iteration_ms", r: 4, fill: (r) => (r.gpu === measured.gpu ? "#d55e00" : "var(--accent)") }),
-      Plot.text(rows, { y: "gpu", x: "high_ms", text: (r) => time(r.iteration_ms * 1e3), textAnchor: "start", dx: 5, fill: "var(--ink)" }),
+      Plot.text(rows, { y: "gpu", x: "high_ms", text: (r) => time(r.iteration_ms * 1e3), textAnchor: "start", dx: 5, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
     ],
   });
 }

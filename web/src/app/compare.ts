@@ -1,6 +1,6 @@
 // Compare: one model on every GPU, with money.
 import { el, select } from "../dom";
-import { digits, time } from "../format";
+import { digits, three, time } from "../format";
 import { sortable, type Column } from "../table";
 import type { Offer } from "./answers";
 import { latest } from "./ask";
@@ -10,8 +10,8 @@ import type { Page } from "./main";
 import { chartBox, csvButton, numberField, pngButton, problem, section, slider } from "./parts";
 import { catalogue, gpuSelect, jobCopies, PRECISIONS, question, runForm, runName } from "./run";
 
-const usd = (x: number | null): string => (x === null ? "-" : `$${digits(x)}`);
-const hours = (h: number): string => (h < 1 ? `${digits(h * 60)} min` : h < 48 ? `${digits(h)} h` : `${digits(h / 24)} d`);
+const usd = (x: number | null): string => (x === null ? "-" : `$${three(x)}`);
+const hours = (h: number): string => (h < 1 ? `${three(h * 60)} min` : h < 48 ? `${three(h)} h` : `${three(h / 24)} d`);
 
 const COLUMNS: Column<Offer>[] = [
   { title: "GPU", value: (o) => o.gpu, text: (o) => o.gpu },
@@ -25,7 +25,7 @@ const COLUMNS: Column<Offer>[] = [
   { title: "$/hour", value: (o) => o.usd_per_hour ?? Infinity, text: (o) => usd(o.usd_per_hour) },
   { title: "$/million", value: (o) => o.usd_per_million_samples ?? Infinity, text: (o) => usd(o.usd_per_million_samples), hint: "dollars of a million samples" },
   { title: "J/sample", value: (o) => o.joules_per_sample, text: (o) => digits(o.joules_per_sample), hint: "an estimate" },
-  { title: "run", value: (o) => o.run_hours ?? Infinity, text: (o) => (o.run_hours === null ? "-" : `${hours(o.run_hours)}, ${usd(o.run_usd)}`), hint: "time and cost of the whole run" },
+  { title: "run", value: (o) => o.run_hours ?? Infinity, text: (o) => (o.run_hours === null ? "-" : o.run_usd === null ? hours(o.run_hours) : `${hours(o.run_hours)}, ${usd(o.run_usd)}`), hint: "time and cost of the whole run" },
   { title: "front", words: true, value: (o) => (o.pareto ? 1 : 0), text: (o) => (o.pareto ? "yes" : ""), hint: "no other GPU is both faster and cheaper" },
   { title: "evidence", value: (o) => o.evidence, text: (o) => o.evidence, hint: "was this GPU measured, another of its generation, or none" },
   { title: "price of", value: (o) => o.price_date ?? "", text: (o) => [o.price_date, o.price_source?.split(/[ ,:(]/)[0]].filter(Boolean).join(", "), hint: "the date of the price and who asks it; the CSV file has the offer" },

@@ -2,7 +2,7 @@
 import { query, stay } from "./place";
 
 /** Parameters that follow from page to page. */
-const SHARED = ["model", "gpu", "batch", "seq", "precision", "mode", "optimizer"];
+const SHARED = ["model", "gpu", "batch", "seq", "precision", "mode", "optimizer", "run", "layout", "checkpoint", "algorithms"];
 
 export class Params {
   private values = new URLSearchParams(query());

@@ -4,10 +4,10 @@ import { digits, percent, si, time } from "../format";
 import { sortable, type Column } from "../table";
 import type { LayerAnswer, LayerLine, Prediction, Ranking } from "./answers";
 import { latest } from "./ask";
-import { layerChart } from "./charts";
+import { type Fold, folds, isOptimizer, layerChart } from "./charts";
 import { BOUND_COLORS, BOUND_NAMES, legend, tag } from "./colors";
 import type { Page } from "./main";
-import { card, chartBox, csvButton, list, pngButton, problem, section } from "./parts";
+import { button, card, chartBox, csvButton, list, pngButton, problem, section } from "./parts";
 import { catalogue, DEFAULT_GPU, jobCopies, question, runForm, runName } from "./run";
 
 const bound = (key: string): HTMLElement => tag(BOUND_COLORS[key], BOUND_NAMES[key]);
@@ -22,12 +22,14 @@ function interval(p: Prediction): HTMLElement {
 }
 
 const formats = (p: Prediction): string => (p.precision === "pytorch" ? "PyTorch's default formats (TF32 in convolutions, where the GPU has it)" : p.precision);
+/** How it is launched, where that is not the usual way. */
+const form = (p: Prediction): string => [p.run === "eager" ? "" : p.run, p.layout === "nchw" ? "" : p.layout, p.checkpoint === "none" ? "" : `checkpoint ${p.checkpoint}`, p.algorithms === "heuristic" ? "" : p.algorithms].filter(Boolean).map((t) => `, ${t}`).join("");
 const optimizer = (p: Prediction): string => (p.optimizer ? `, ${p.optimizer}${p.optimizer_implementation ? ` (${p.optimizer_implementation})` : ""}` : "");
 
 function headline(p: Prediction): HTMLElement {
   const mode = p.mode === "train" ? "training" : "inference";
   return el("div", { class: "headline" },
-    el("p", { class: "sub" }, `${p.model} ${mode}, batch ${p.batch}${p.seq ? `, sequence ${p.seq}` : ""}, ${formats(p)}${optimizer(p)} on ${p.gpu}`),
+    el("p", { class: "sub" }, `${p.model} ${mode}, batch ${p.batch}${p.seq ? `, sequence ${p.seq}` : ""}, ${formats(p)}${optimizer(p)}${form(p)} on ${p.gpu}`),
     el("p", { class: "figure", id: "time", "data-ms": String(p.iteration_ms) }, time(p.iteration_ms * 1e3), el("small", {}, " per iteration")),
     interval(p), el("p", { class: "note" }, "90 % of such runs are expected between these two."));
 }
@@ -53,12 +55,19 @@ export const predict: Page = async (root, params) => {
 
   const chart = chartBox("chart", (width) => {
     if (!shown) return null;
-    const plot = layerChart(shown.layers ?? [], params.get("layer"), width);
-    plot.addEventListener("click", () => { const at = (plot as { value?: LayerLine }).value; if (at) choose(at.name); });
+    const plot = layerChart(folds(shown.layers ?? [], params.get("each") === "1"), params.get("layer"), width);
+    // Of a repeated block the slowest is opened.
+    plot.addEventListener("click", () => { const at = (plot as { value?: Fold }).value; if (at) choose(at.layers.reduce((a, b) => (b.time_us > a.time_us ? b : a)).name); });
     return plot;
   });
   const name = (): string => runName(params, params.get("gpu", DEFAULT_GPU), String(shown?.batch ?? ""));
-  const tools = el("div", { class: "controls" }, pngButton("png", chart, name), csvButton("csv", () => shown?.layers ?? [], () => `${name()}-layers`), csvButton("csv-ops", () => shown?.ops ?? [], () => `${name()}-operators`));
+  const each = button("each", "Every layer by itself", () => {
+    params.set({ each: params.get("each") === "1" ? null : 1 });
+    each.setAttribute("aria-pressed", String(params.get("each") === "1"));
+    chart.redraw();
+  });
+  each.setAttribute("aria-pressed", String(params.get("each") === "1"));
+  const tools = el("div", { class: "controls" }, each, pngButton("png", chart, name), csvButton("csv", () => shown?.layers ?? [], () => `${name()}-layers`), csvButton("csv-ops", () => shown?.ops ?? [], () => `${name()}-operators`));
   (tools.querySelector("#csv") as HTMLElement).textContent = "Save layers (CSV)";
   (tools.querySelector("#csv-ops") as HTMLElement).textContent = "Save operators (CSV)";
 
@@ -103,7 +112,7 @@ export const predict: Page = async (root, params) => {
     const table = sortable("layers-table", p.layers ?? [], columns, sort in columns ? sort : 1, {
       down: params.get("up") !== "1", sorted: (by, down) => params.set({ sort: by === 1 ? null : by, up: down ? null : 1 }), mark: (l) => (l.name === params.get("layer") ? "chosen" : ""),
     });
-    layers.replaceChildren(el("h2", { id: "layers-title" }, "Layers"), legend(BOUND_COLORS, BOUND_NAMES, bounds), chart.box, tools, drill, el("p", { class: "note" }, "Choose a layer to see its kernels."), table);
+    layers.replaceChildren(el("h2", { id: "layers-title" }, "Layers"), legend(BOUND_COLORS, BOUND_NAMES, bounds), chart.box, apart(p), tools, drill, el("p", { class: "note" }, "Choose a layer to see its kernels."), table);
     rest.replaceChildren(
       section("unmodelled", "Operators without a model", p.unmodelled.length === 0 ? el("p", {}, "None: every operator of this model has one.")
         : list(p.unmodelled.map((u) => `${u.op}: ${u.count} calls, ${percent(u.share)} of the time, by its bytes alone`))),
@@ -114,6 +123,13 @@ export const predict: Page = async (root, params) => {
   root.append(runForm(params, lists, true, changed), el("div", { "aria-live": "polite" }, out), copy, helps, layers, rest);
   changed();
 };
+
+/** What the chart leaves out. */
+function apart(p: Prediction): HTMLElement {
+  const optimizer = (p.layers ?? []).filter(isOptimizer).reduce((sum, l) => sum + l.time_us, 0);
+  const set = optimizer ? ` The optimizer stands apart: it takes ${time(optimizer)} for all layers together.` : "";
+  return el("p", { class: "note", id: "apart" }, `Layers of repeated blocks are one bar, unless each is drawn by itself.${set}`);
+}
 
 /** What would make it faster, from the list of `preflop advise`. */
 function advice(ranking: Ranking): HTMLElement {

@@ -1,6 +1,6 @@
 // Profile: drop a recording, see where its time goes and how it does elsewhere.
 import { shareBars } from "../charts";
-import { el } from "../dom";
+import { el, select } from "../dom";
 import { digits, percent, si, time } from "../format";
 import { sortable } from "../table";
 import type { Explanation, Part, ProfileAnswer } from "./answers";
@@ -19,6 +19,11 @@ function bars(id: string, title: string, parts: Part[]): HTMLElement | null {
   if (parts.length === 0) return null;
   return section(id, title, chartBox(`${id}-chart`, (width) => shareBars(parts.slice(0, 12), Math.min(640, width))).box);
 }
+
+/** Factors on the recorded host time. */
+const HOSTS: [string, string][] = [
+  ["", "the recorded one, without the profiler"], ["1", "as recorded, profiler and all"], ["0.8", "a fifth faster"], ["0.5", "twice as fast"], ["0.25", "four times as fast"], ["2", "half as fast"],
+];
 
 const IDLE: Record<string, string> = { host_bound_ms: "waiting for the host", launch_gaps_ms: "gaps between launches", sync_ms: "synchronisation", communication_ms: "communication" };
 
@@ -82,7 +87,7 @@ export const profile: Page = async (root, params) => {
   const show = (answer: ProfileAnswer, name: string): void => {
     last = { answer, name };
     out.replaceChildren(...(answer.explanation ? [explained(answer.explanation)] : answer.untimed ? [untimed(answer.untimed)] : []), elsewhere(answer),
-      section("ask-again", "The same elsewhere", el("div", { class: "controls" }, ...copies(() => ["transfer", name, ...options({ to: params.get("to", "all"), from: params.get("from") })]))));
+      section("ask-again", "The same elsewhere", el("div", { class: "controls" }, ...copies(() => ["transfer", name, ...options({ to: params.get("to", "all"), from: params.get("from"), host: params.number("host") })]))));
   };
   const input = el("input", { type: "file", id: "file", class: "visually-hidden", accept: ".json,.gz,.zst,.sqlite,.csv" });
   const zone = el("label", { class: "drop", for: "file" }, el("strong", {}, "Drop a recording here, or choose one"),
@@ -92,7 +97,8 @@ export const profile: Page = async (root, params) => {
     try {
       const from = params.get("from");
       const to = params.get("to");
-      show(await askAbout<ProfileAnswer>(file, { ask: "profile", ...(from ? { from } : {}), ...(to ? { to: [to] } : {}) }), file.name);
+      const host = params.number("host");
+      show(await askAbout<ProfileAnswer>(file, { ask: "profile", ...(from ? { from } : {}), ...(to ? { to: [to] } : {}), ...(host === null ? {} : { host }) }), file.name);
     } catch (error) {
       out.replaceChildren(problem(error));
     }
@@ -104,7 +110,8 @@ export const profile: Page = async (root, params) => {
   for (const kind of ["dragleave", "drop"]) zone.addEventListener(kind, () => zone.classList.remove("over"));
   root.append(input, zone, el("div", { class: "controls" },
     gpuSelect("from", "Recorded on", lists.gpus, params.get("from"), (v) => { params.set({ from: v }); if (current) void send(current); }, "as the recording says"),
-    gpuSelect("to", "Carried to", lists.gpus, params.get("to"), (v) => { params.set({ to: v }); if (current) void send(current); }, "all GPUs")), out);
+    gpuSelect("to", "Carried to", lists.gpus, params.get("to"), (v) => { params.set({ to: v }); if (current) void send(current); }, "all GPUs"),
+    select("host", "Host there", HOSTS, params.get("host"), (v) => { params.set({ host: v }); if (current) void send(current); })), out);
   const given = takeRecording();
   if (given) take(given);
   else if (last) show(last.answer, last.name);

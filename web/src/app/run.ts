@@ -35,13 +35,21 @@ const OPTIMIZERS: [string, string][] = [
   ...["sgd", "adam", "adamw"].flatMap((rule) => IMPLEMENTATIONS.map((how): [string, string] => [`${rule}:${how}`, `${rule}, ${how}`])), ["none", "none"],
 ];
 
+/** How a job is launched and laid out: name in the address and of the option, label, choices; the first is the default. */
+const FORMS: [string, string, [string, string][]][] = [
+  ["run", "Launched", [["eager", "eager"], ["graph", "CUDA graph"], ["compile", "torch.compile"], ["compile-graph", "compiled, CUDA graph"]]],
+  ["layout", "Layout", [["nchw", "nchw"], ["channels-last", "channels last"]]],
+  ["checkpoint", "Checkpoints", [["none", "none"], ["full", "every block"], ["every=2", "every second block"], ["every=4", "every fourth block"]]],
+  ["algorithms", "Convolutions chosen by", [["heuristic", "heuristic"], ["autotuned", "autotuning"]]],
+];
+
 /** The fields of a question about the job in the address. */
 export function run(params: Params): Record<string, unknown> {
   const out: Record<string, unknown> = {
     model: params.get("model", DEFAULT_MODEL), precision: params.get("precision", DEFAULT_PRECISION), mode: params.get("mode", "train"),
   };
   for (const key of ["batch", "seq"]) if (params.number(key) !== null) out[key] = params.number(key);
-  if (params.get("optimizer")) out.optimizer = params.get("optimizer");
+  for (const key of ["optimizer", ...FORMS.map(([name]) => name)]) if (params.get(key)) out[key] = params.get(key);
   return out;
 }
 
@@ -51,7 +59,7 @@ const quoted = (word: string): string => (/^[\w./,=:-]+$/.test(word) ? word : `'
 
 /** The job as words of a command; `more` are its own options. */
 function words(command: string, params: Params, more: [string, string][]): string[] {
-  const given = ["batch", "seq", "precision", "mode", "optimizer"].flatMap((key) => (params.get(key) && !more.some(([own]) => own === key) ? [[key, params.get(key)]] : []));
+  const given = ["batch", "seq", "precision", "mode", "optimizer", ...FORMS.map(([name]) => name)].flatMap((key) => (params.get(key) && !more.some(([own]) => own === key) ? [[key, params.get(key)]] : []));
   return [command, plainName(params.get("model", DEFAULT_MODEL)), ...[...more, ...given].flatMap(([key, value]) => [`--${key}`, value])];
 }
 
@@ -124,6 +132,18 @@ export function modelSelect(models: ListedModel[], value: string, changed: (v: s
   return grouped("model", "Model", byGroup(listed, (m) => m.family, (m) => [m.name, label(m)]), value, changed);
 }
 
+/** How it is launched: folded away until something is other than usual. */
+function forms(params: Params, set: (changes: Record<string, string | null>) => void): HTMLElement {
+  const changed = FORMS.filter(([name]) => params.get(name));
+  return el("details", { class: "forms", ...(changed.length ? { open: "" } : {}) }, el("summary", {}, "How it is run"), el("div", { class: "controls" },
+    ...FORMS.map(([name, label, choices]) => {
+      // A value that only a link can have is listed too; the answer says whether it is one.
+      const value = params.get(name, choices[0][0]);
+      const listed = choices.some(([v]) => v === value) ? choices : [...choices, [value, value] as [string, string]];
+      return select(name, label, listed, value, (v) => set({ [name]: v === choices[0][0] ? null : v }));
+    })));
+}
+
 /** The form of a job. `changed` is called with the address already set. */
 export function runForm(params: Params, { models, gpus }: Catalogue, withGpu: boolean, changed: () => void): HTMLElement {
   const form = el("form", { class: "controls", "aria-label": "job" });
@@ -147,6 +167,7 @@ export function runForm(params: Params, { models, gpus }: Catalogue, withGpu: bo
       select("precision", "Precision", PRECISIONS, params.get("precision", DEFAULT_PRECISION), (v) => set({ precision: v })),
       select("mode", "Mode", [["train", "training"], ["infer", "inference"]], params.get("mode", "train"), (v) => { params.set({ mode: v, optimizer: v === "infer" ? null : params.get("optimizer") }); build(); changed(); }),
       ...(params.get("mode", "train") === "infer" ? [] : [select("optimizer", "Optimizer", [["", `default (${model.optimizer}, foreach)`], ...OPTIMIZERS], params.get("optimizer"), (v) => set({ optimizer: v }))]),
+      forms(params, set),
     );
   };
   build();

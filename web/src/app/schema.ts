@@ -146,6 +146,16 @@ export type DesignAnswer = {
   time_ms: number;
 };
 
+/** The designs in the order of the question. */
+export type DesignsAnswer = {
+  base: string;
+  base_time_ms: number;
+  batch: number;
+  designs: WholeDesign[];
+  model: string;
+  precision: string;
+};
+
 export type ExploreAnswer = {
   base: string;
   base_time_ms: number;
@@ -467,50 +477,80 @@ export type PageView = {
   zero_flop_time_share: number;
 };
 
+/** A change of the plan. */
+export type ParallelAdvice = {
+  change: string;
+  fits: boolean;
+  /** Share of the time that it saves; below 0 where it is slower and fits. */
+  gain: number;
+  needed_mib: number;
+};
+
 /** The answer. */
 export type ParallelAnswer = {
+  /** Changes that are faster, or that fit where this does not, the best first. */
+  advice: ParallelAdvice[];
   /** Sequences of an iteration over all GPUs. */
   batch: number;
+  /** What limits it: compute, bubble, host, link, network. */
+  bound: string;
   breakdown_ms: Record<string, number>;
   cluster: string;
   collectives: CollectiveUse[];
   fits: boolean;
+  /** The model's own FLOPs of an iteration. */
+  flops: number;
   gpu: string;
+  /** Time of the GPUs' own work, and that of the host which nothing hides. */
+  gpu_busy_ms: number;
   gpu_memory_mib: number;
   high_ms: number;
+  host_ms: number;
   iteration_ms: number;
   low_ms: number;
+  /** The fullest rank: what PyTorch reserves, and that with what driver and libraries hold. */
+  memory_mib: number;
   /** Share of the products' peak that the model's own FLOPs are. */
   mfu: number;
+  mode: string;
   model: string;
-  /** The fullest rank, with what driver and libraries hold. */
   needed_mib: number;
   parallel: ParallelSizes;
+  parameters: number;
   precision: string;
   ranks: RankMemory[];
   samples_per_s: number;
+  /** Time of one GPU alone with its part of the samples, over this time. */
+  scaling_efficiency: number | null;
   seq: number;
   /** One iteration: a row for each pipeline stage. */
   timeline: TimelineBar[];
   tokens_per_s: number;
   tokens_per_s_per_gpu: number;
+  /** Parts of the plan that were checked against no measurements. */
+  unmeasured: string[];
   usd_per_hour: number | null;
   usd_per_million_tokens: number | null;
 };
 
 /** How the model is cut. */
 export type ParallelSizes = {
+  attention: string;
   cp: number;
   dp: number;
   ep: number;
+  fsdp: string | null;
   global_batch: number;
   gpus: number;
   interleave: number;
   micro_batch: number;
   microbatches: number;
   nodes: number;
+  offload: string;
   plan: string;
   pp: number;
+  /** The stack by its older name. */
+  profile: string;
   recompute: string;
   schedule: string;
   sequence_parallel: boolean;
@@ -544,17 +584,22 @@ export type PlanAnswer = {
 
 /** One plan. */
 export type PlanRow = {
+  attention: string;
   cp: number;
   dp: number;
   ep: number;
+  fsdp: string | null;
   global_batch: number;
   gpus: number;
   interleave: number;
   micro_batch: number;
   microbatches: number;
   nodes: number;
+  offload: string;
   plan: string;
   pp: number;
+  /** The stack by its older name. */
+  profile: string;
   recompute: string;
   schedule: string;
   sequence_parallel: boolean;
@@ -680,13 +725,16 @@ export type Prediction = {
 /** Memory of the GPUs of one pipeline stage. */
 export type RankMemory = {
   activations_mib: number;
+  allocated_mib: number;
   fits: boolean;
   gathered_mib: number;
   gradients_mib: number;
+  memory_mib: number;
   needed_mib: number;
   optimizer_mib: number;
   reserve_mib: number;
   stage: number;
+  states_mib: number;
   weights_mib: number;
 };
 
@@ -851,6 +899,27 @@ export type Unmodelled = {
   count: number;
   op: string;
   share: number;
+};
+
+/** One design over whole networks. */
+export type WholeDesign = {
+  area_mm2: number | null;
+  area_share: number;
+  /** Networks by what binds them. */
+  bottlenecks: Record<string, number>;
+  joules_per_sample: number;
+  name: string;
+  /** Of each network, in their order. */
+  network_ms: number[];
+  on_front: boolean;
+  /** Multiples of the base by key. */
+  scales: Record<string, number>;
+  speedup: number;
+  /** Geometric mean over the networks. */
+  time_ms: number;
+  usd_per_million_samples: number | null;
+  watts: number;
+  within_limits: boolean;
 };
 
 /** Another value of a size, and what it would do. */

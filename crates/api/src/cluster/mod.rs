@@ -144,7 +144,7 @@ pub(super) fn breakdown_ms(b: &Breakdown) -> BTreeMap<&'static str, f64> {
 }
 
 /// Time of links that nothing hides.
-pub(super) fn exposed(b: &Breakdown) -> f64 {
+pub fn exposed(b: &Breakdown) -> f64 {
     b.tp_exposed + b.cp_exposed + b.ep_exposed + b.dp_exposed + b.pp_transfer
 }
 

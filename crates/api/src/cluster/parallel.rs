@@ -7,12 +7,15 @@ use crate::error::ApiError;
 use crate::question::Parallel;
 use preflop_cluster::asked::AskedStrategy;
 use preflop_cluster::collective::{Collectives, Kind};
-use preflop_cluster::iteration::ShardCosts;
-use preflop_cluster::model::Attention;
+use preflop_cluster::iteration::{Outcome, Setting, ShardCosts};
+use preflop_cluster::model::{Attention, Transformer};
 use preflop_cluster::rank::CoreTimes;
 use preflop_cluster::scale::short;
 use preflop_cluster::strategy::{Fsdp, Offload, Recompute, Schedule, Strategy};
 use preflop_cluster::timeline::{self, What};
+use preflop_cluster::{Cluster, ClusterError};
+use preflop_core::Dtype;
+use preflop_core::model::Mode;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -33,24 +36,40 @@ pub struct Answer {
     batch: u64,
     seq: u64,
     precision: &'static str,
-    iteration_ms: f64,
-    low_ms: f64,
-    high_ms: f64,
-    /// The fullest rank, with what driver and libraries hold.
+    mode: &'static str,
+    pub iteration_ms: f64,
+    pub low_ms: f64,
+    pub high_ms: f64,
+    /// Time of the GPUs' own work, and that of the host which nothing hides.
+    gpu_busy_ms: f64,
+    host_ms: f64,
+    /// The fullest rank: what PyTorch reserves, and that with what driver and libraries hold.
+    memory_mib: f64,
     needed_mib: f64,
     gpu_memory_mib: f64,
     fits: bool,
     samples_per_s: f64,
-    tokens_per_s: f64,
+    /// What limits it: compute, bubble, host, link, network.
+    bound: &'static str,
+    /// The model's own FLOPs of an iteration.
+    flops: f64,
+    parameters: u64,
+    pub tokens_per_s: f64,
     tokens_per_s_per_gpu: f64,
     /// Share of the products' peak that the model's own FLOPs are.
-    mfu: f64,
+    pub mfu: f64,
     usd_per_hour: Option<f64>,
-    usd_per_million_tokens: Option<f64>,
+    pub usd_per_million_tokens: Option<f64>,
+    /// Time of one GPU alone with its part of the samples, over this time.
+    pub scaling_efficiency: Option<f64>,
     parallel: Sizes,
     breakdown_ms: BTreeMap<&'static str, f64>,
     collectives: Vec<Use>,
     ranks: Vec<Rank>,
+    /// Parts of the plan that were checked against no measurements.
+    unmeasured: Vec<&'static str>,
+    /// Changes that are faster, or that fit where this does not, the best first.
+    pub advice: Vec<Advice>,
     /// One iteration: a row for each pipeline stage.
     timeline: Vec<TimelineBar>,
 }
@@ -76,7 +95,12 @@ pub struct Sizes {
     schedule: &'static str,
     recompute: &'static str,
     sequence_parallel: bool,
+    fsdp: Option<&'static str>,
+    offload: &'static str,
+    attention: &'static str,
     stack: &'static str,
+    /// The stack by its older name.
+    profile: &'static str,
 }
 
 impl Sizes {
@@ -99,7 +123,11 @@ impl Sizes {
             schedule: s.schedule.name(),
             recompute: s.recompute.name(),
             sequence_parallel: s.sequence_parallel,
+            fsdp: s.fsdp.map(Fsdp::name),
+            offload: s.offload.name(),
+            attention: if s.attention == Attention::Eager { "eager" } else { "fused" },
             stack: s.stack.name(),
+            profile: s.stack.name(),
         }
     }
 }
@@ -128,14 +156,29 @@ pub struct Use {
 #[allow(missing_docs)]
 pub struct Rank {
     stage: u64,
+    memory_mib: f64,
     needed_mib: f64,
+    states_mib: f64,
     weights_mib: f64,
     gradients_mib: f64,
     optimizer_mib: f64,
     activations_mib: f64,
     gathered_mib: f64,
     reserve_mib: f64,
+    allocated_mib: f64,
     fits: bool,
+}
+
+/// A change of the plan.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = ParallelAdvice)]
+#[allow(missing_docs)]
+pub struct Advice {
+    pub change: String,
+    /// Share of the time that it saves; below 0 where it is slower and fits.
+    pub gain: f64,
+    pub fits: bool,
+    pub needed_mib: f64,
 }
 
 /// Something that a pipeline stage does.
@@ -202,42 +245,183 @@ pub fn answer(engine: &Engine, asked: &Parallel) -> Result<Answer, ApiError> {
         &[("fused", Attention::Fused), ("eager", Attention::Eager)],
     )?;
     let s = strategy(asked)?.strategy(&cluster, attention);
-    s.check(&subject.model, subject.seq, &cluster)?;
-    let times = CoreTimes { model: &engine.model, gpu: &cluster.node.gpu };
-    let collectives = Collectives::embedded();
-    let setting = subject.setting(&cluster, &collectives, s.stack.host());
-    let shard = s.shard(subject.seq, subject.dtypes[0], subject.dtypes[1]);
-    let costs = ShardCosts::new(&subject.model, shard, &times);
-    let o = setting.predict(&s, &costs, &times)?;
-    let (low, high) = o.ends();
-    let tokens = (s.global_batch * subject.seq) as f64;
-    let peak = cluster.node.gpu.peak(subject.dtypes[1]).0 * s.gpus() as f64;
-    let usd = usd_per_gpu_hour(engine, &cluster).map(|usd| usd * cluster.gpus() as f64);
-    Ok(Answer {
-        model: subject.model.name.clone(),
-        gpu: cluster.node.gpu.name.clone(),
-        cluster: cluster.name.clone(),
-        batch: s.global_batch,
+    let case = Case {
+        model: &subject.model,
         seq: subject.seq,
-        precision: subject.dtypes[1].name(),
-        iteration_ms: o.time * 1e3,
-        low_ms: low * 1e3,
-        high_ms: high * 1e3,
-        needed_mib: o.fullest().map_or(0.0, |r| r.total() / MIB),
-        gpu_memory_mib: cluster.node.gpu.memory.mib(),
-        fits: o.fits(),
-        samples_per_s: s.global_batch as f64 / o.time,
-        tokens_per_s: tokens / o.time,
-        tokens_per_s_per_gpu: tokens / o.time / s.gpus() as f64,
-        mfu: subject.model.flops_per_token(subject.seq) * tokens / o.time / peak,
-        usd_per_hour: usd,
-        usd_per_million_tokens: usd.map(|usd| usd / 3600.0 / (tokens / o.time) * 1e6),
-        parallel: Sizes::of(&s, cluster.count),
-        breakdown_ms: breakdown_ms(&o.breakdown),
-        collectives: o.uses.iter().map(collective).collect(),
-        ranks: o.ranks.iter().map(rank).collect(),
-        timeline: timeline::of_outcome(&s, &o, &costs, &subject.model).iter().map(bar).collect(),
-    })
+        dtypes: subject.dtypes,
+        cluster: &cluster,
+        times: &CoreTimes { model: &engine.model, gpu: &cluster.node.gpu },
+    };
+    let (outcome, costs) = case.predict(&s)?;
+    let usd = usd_per_gpu_hour(engine, &cluster).map(|usd| usd * cluster.gpus() as f64);
+    Ok(case.answer(&s, &outcome, &costs, usd))
+}
+
+/// A model on a cluster, for any strategy.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)]
+pub struct Case<'a> {
+    pub model: &'a Transformer,
+    pub seq: u64,
+    /// Of activations and of products.
+    pub dtypes: [Dtype; 2],
+    pub cluster: &'a Cluster,
+    pub times: &'a CoreTimes<'a>,
+}
+
+impl Case<'_> {
+    /// One iteration.
+    pub fn predict(&self, s: &Strategy) -> Result<(Outcome, ShardCosts), ClusterError> {
+        s.check(self.model, self.seq, self.cluster)?;
+        self.iteration(s, self.cluster)
+    }
+
+    fn iteration(&self, s: &Strategy, cluster: &Cluster) -> Result<(Outcome, ShardCosts), ClusterError> {
+        let collectives = Collectives::embedded();
+        let setting = Setting {
+            model: self.model,
+            seq: self.seq,
+            dtype: self.dtypes[0],
+            product: self.dtypes[1],
+            cluster,
+            collectives: &collectives,
+            contention: preflop_cluster::iteration::CONTENTION,
+            host: s.stack.host(),
+        };
+        let costs =
+            ShardCosts::new(self.model, s.shard(self.seq, self.dtypes[0], self.dtypes[1]), self.times);
+        Ok((setting.predict(s, &costs, self.times)?, costs))
+    }
+
+    /// All that is said about it; `usd_per_hour` is the price of the cluster.
+    pub fn answer(&self, s: &Strategy, o: &Outcome, costs: &ShardCosts, usd_per_hour: Option<f64>) -> Answer {
+        let cluster = self.cluster;
+        let (low, high) = o.ends();
+        let tokens = (s.global_batch * self.seq) as f64;
+        let peak = cluster.node.gpu.peak(self.dtypes[1]).0 * s.gpus() as f64;
+        let flops = self.model.flops_per_token(self.seq) * tokens;
+        let b = &o.breakdown;
+        Answer {
+            model: self.model.name.clone(),
+            gpu: cluster.node.gpu.name.clone(),
+            cluster: cluster.name.clone(),
+            batch: s.global_batch,
+            seq: self.seq,
+            precision: self.dtypes[1].name(),
+            mode: Mode::Train.name(),
+            iteration_ms: o.time * 1e3,
+            low_ms: low * 1e3,
+            high_ms: high * 1e3,
+            gpu_busy_ms: (b.compute + b.recompute + b.optimizer) * 1e3,
+            host_ms: b.host_exposed * 1e3,
+            memory_mib: o.fullest().map_or(0.0, |r| r.reserved() / MIB),
+            needed_mib: o.fullest().map_or(0.0, |r| r.total() / MIB),
+            gpu_memory_mib: cluster.node.gpu.memory.mib(),
+            fits: o.fits(),
+            samples_per_s: s.global_batch as f64 / o.time,
+            bound: limit(s, o, cluster).map_or("compute", |(bound, _, _)| bound),
+            flops,
+            parameters: self.model.parameters(),
+            tokens_per_s: tokens / o.time,
+            tokens_per_s_per_gpu: tokens / o.time / s.gpus() as f64,
+            mfu: flops / o.time / peak,
+            usd_per_hour,
+            usd_per_million_tokens: usd_per_hour.map(|usd| usd / 3600.0 / (tokens / o.time) * 1e6),
+            scaling_efficiency: self.alone(s).ok().map(|one| one / o.time),
+            parallel: Sizes::of(s, cluster.count),
+            breakdown_ms: breakdown_ms(&o.breakdown),
+            collectives: o.uses.iter().map(collective).collect(),
+            ranks: o.ranks.iter().map(rank).collect(),
+            unmeasured: s.unmeasured(),
+            advice: self.advice(s, o),
+            timeline: timeline::of_outcome(s, o, costs, self.model).iter().map(bar).collect(),
+        }
+    }
+
+    /// Seconds that one GPU alone would need for its part of the samples, whether it would fit or not.
+    fn alone(&self, s: &Strategy) -> Result<f64, ClusterError> {
+        let cluster = Cluster::of(self.cluster.node.clone(), 1).with_gpus(1)?;
+        let one = Strategy {
+            stack: s.stack,
+            attention: s.attention,
+            micro_batch: s.micro_batch,
+            global_batch: s.micro_batch * (s.global_batch / (s.micro_batch * s.gpus())).max(1),
+            recompute: s.recompute,
+            ..Strategy::default()
+        };
+        let samples = s.global_batch as f64 / s.gpus() as f64;
+        Ok(self.iteration(&one, &cluster)?.0.time * samples / one.global_batch as f64)
+    }
+
+    /// Neighbours of a strategy that are faster, or fit where it does not, best first.
+    fn advice(&self, s: &Strategy, outcome: &Outcome) -> Vec<Advice> {
+        let needs_room = !outcome.fits();
+        let tried = |(change, to): (String, Strategy)| {
+            let other = self.predict(&to).ok()?.0;
+            let gain = 1.0 - other.time / outcome.time;
+            let needed_mib = other.fullest().map_or(0.0, |r| r.total() / MIB);
+            let useful = other.fits() && (needs_room || gain > 0.005);
+            useful.then_some(Advice { change, gain, fits: other.fits(), needed_mib })
+        };
+        let mut found: Vec<Advice> = neighbours(s).into_iter().filter_map(tried).collect();
+        found.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+        found.truncate(3);
+        found
+    }
+}
+
+/// Strategies that differ in one thing, each with its words.
+fn neighbours(s: &Strategy) -> Vec<(String, Strategy)> {
+    let mut tries: Vec<(String, Strategy)> = Vec::new();
+    let mut add = |what: String, to: Strategy| tries.push((what, to));
+    add(format!("micro batch {}", s.micro_batch * 2), Strategy { micro_batch: s.micro_batch * 2, ..*s });
+    if s.micro_batch > 1 {
+        add(format!("micro batch {}", s.micro_batch / 2), Strategy { micro_batch: s.micro_batch / 2, ..*s });
+    }
+    for recompute in Recompute::ALL.into_iter().filter(|r| *r != s.recompute) {
+        add(format!("--recompute {}", recompute.name()), Strategy { recompute, ..*s });
+    }
+    if s.tp > 1 && !s.sequence_parallel {
+        add("--sequence-parallel".into(), Strategy { sequence_parallel: true, ..*s });
+    }
+    if s.tp > 1 {
+        add(format!("tp {} and dp {}", s.tp / 2, s.dp * 2), Strategy { tp: s.tp / 2, dp: s.dp * 2, ..*s });
+    }
+    if s.dp > 1 {
+        add(format!("tp {} and dp {}", s.tp * 2, s.dp / 2), Strategy { tp: s.tp * 2, dp: s.dp / 2, ..*s });
+        add(format!("pp {} and dp {}", s.pp * 2, s.dp / 2), Strategy { pp: s.pp * 2, dp: s.dp / 2, ..*s });
+        if s.stage() == 0 {
+            add("--zero 1".into(), Strategy { zero: 1, ..*s });
+        }
+        if s.stage() < 3 && s.pp == 1 {
+            add("--fsdp full".into(), Strategy { fsdp: Some(Fsdp::Full), ..*s });
+        }
+    }
+    if s.pp > 1 {
+        add(format!("pp {} and dp {}", s.pp / 2, s.dp * 2), Strategy { pp: s.pp / 2, dp: s.dp * 2, ..*s });
+        add(format!("--interleave {}", s.interleave * 2), Strategy { interleave: s.interleave * 2, ..*s });
+    }
+    tries
+}
+
+/// Share of the time from which something other than computing is called the limit.
+const LIMIT: f64 = 0.1;
+
+/// What limits an iteration that computing does not: its name, the part of the breakdown, and the seconds of it.
+pub fn limit(s: &Strategy, o: &Outcome, cluster: &Cluster) -> Option<(&'static str, &'static str, f64)> {
+    let mut parts = o.breakdown.parts().to_vec();
+    parts.retain(|(name, _)| !matches!(*name, "compute" | "recompute" | "optimizer"));
+    let (part, time) = parts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    if time / o.time < LIMIT {
+        return None;
+    }
+    let bound = match part {
+        "pp_bubble" => "bubble",
+        "host_exposed" => "host",
+        "tp_exposed" | "cp_exposed" if s.tp <= cluster.node.gpus => "link",
+        _ => "network",
+    };
+    Some((bound, part, time))
 }
 
 fn collective(u: &preflop_cluster::iteration::CollectiveUse) -> Use {
@@ -257,13 +441,16 @@ fn collective(u: &preflop_cluster::iteration::CollectiveUse) -> Use {
 fn rank(r: &preflop_cluster::memory::RankMemory) -> Rank {
     Rank {
         stage: r.stage,
+        memory_mib: r.reserved() / MIB,
         needed_mib: r.total() / MIB,
+        states_mib: r.states() / MIB,
         weights_mib: r.weights / MIB,
         gradients_mib: r.gradients / MIB,
         optimizer_mib: r.optimizer / MIB,
         activations_mib: r.activations / MIB,
         gathered_mib: r.gathered / MIB,
         reserve_mib: r.reserve / MIB,
+        allocated_mib: r.allocated() / MIB,
         fits: r.fits,
     }
 }

@@ -6,9 +6,10 @@ use crate::choice::within;
 use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::question::{Plan, Rank};
+use preflop_cluster::Cluster;
 use preflop_cluster::collective::Collectives;
 use preflop_cluster::model::Attention;
-use preflop_cluster::plan::{Objective, Planned, Space, search};
+use preflop_cluster::plan::{Objective, Planned, Plans, Space, search};
 use preflop_cluster::rank::CoreTimes;
 use preflop_cluster::scale::short;
 use preflop_core::units::Bytes;
@@ -84,37 +85,65 @@ pub fn answer(engine: &Engine, asked: &Plan) -> Result<Answer, ApiError> {
     if found.plans.is_empty() {
         return Err(none_fits(&found, asked, &subject.model, &cluster));
     }
-    let usd = usd_per_gpu_hour(engine, &cluster);
-    let tokens = (global_batch * subject.seq) as f64;
-    let top = (asked.top as usize).clamp(1, MOST_PLANS);
-    let row = |p: &Planned| Row {
-        sizes: Sizes::of(&p.strategy, cluster.count),
-        iteration_ms: p.time * 1e3,
-        memory_mib: p.memory / 1_048_576.0,
-        tokens_per_s: tokens / p.time,
-        tokens_per_s_per_gpu: tokens / p.time / p.gpus as f64,
-        usd_per_hour: usd.map(|u| u * p.gpus as f64),
-        usd_per_million_tokens: usd.map(|u| u * p.gpus as f64 * p.time / 3600.0 / tokens * 1e6),
-        joules_per_iteration: p.joules,
-        breakdown_ms: breakdown_ms(&p.breakdown),
-    };
-    Ok(Answer {
-        model: subject.model.name.clone(),
-        cluster: cluster.name.clone(),
-        gpu: cluster.node.gpu.name.clone(),
-        gpus: cluster.gpus(),
-        global_batch,
+    let usd_per_gpu_hour = usd_per_gpu_hour(engine, &cluster);
+    Ok(Answer::of(&Search {
+        model: &subject.model.name,
         seq: subject.seq,
-        considered: found.considered,
-        too_large: found.too_large,
-        gpu_memory_mib: cluster.node.gpu.memory.mib(),
-        plans: found.plans.iter().take(top).map(row).collect(),
-        why_not: found
-            .why_not(&cluster)
-            .into_iter()
-            .map(|w| WhyNot { change: w.what, ratio: w.ratio, why: w.why })
-            .collect(),
-    })
+        cluster: &cluster,
+        global_batch,
+        usd_per_gpu_hour,
+        found: &found,
+        shown: &found.plans,
+        top: (asked.top as usize).clamp(1, MOST_PLANS),
+    }))
+}
+
+/// A search that was made.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)]
+pub struct Search<'a> {
+    pub model: &'a str,
+    pub seq: u64,
+    pub cluster: &'a Cluster,
+    pub global_batch: u64,
+    pub usd_per_gpu_hour: Option<f64>,
+    pub found: &'a Plans,
+    /// Of these plans the first are shown.
+    pub shown: &'a [Planned],
+    pub top: usize,
+}
+
+impl Answer {
+    /// What a search found, in the words of the answer.
+    pub fn of(search: &Search<'_>) -> Self {
+        let Search { cluster, global_batch, usd_per_gpu_hour: usd, found, .. } = *search;
+        let tokens = (global_batch * search.seq) as f64;
+        let row = |p: &Planned| Row {
+            sizes: Sizes::of(&p.strategy, p.gpus.div_ceil(cluster.node.gpus.max(1))),
+            iteration_ms: p.time * 1e3,
+            memory_mib: p.memory / 1_048_576.0,
+            tokens_per_s: tokens / p.time,
+            tokens_per_s_per_gpu: tokens / p.time / p.gpus as f64,
+            usd_per_hour: usd.map(|u| u * p.gpus as f64),
+            usd_per_million_tokens: usd.map(|u| u * p.gpus as f64 * p.time / 3600.0 / tokens * 1e6),
+            joules_per_iteration: p.joules,
+            breakdown_ms: breakdown_ms(&p.breakdown),
+        };
+        let reason = |w: preflop_cluster::plan::WhyNot| WhyNot { change: w.what, ratio: w.ratio, why: w.why };
+        Self {
+            model: search.model.to_string(),
+            cluster: cluster.name.clone(),
+            gpu: cluster.node.gpu.name.clone(),
+            gpus: cluster.gpus(),
+            global_batch,
+            seq: search.seq,
+            considered: found.considered,
+            too_large: found.too_large,
+            gpu_memory_mib: cluster.node.gpu.memory.mib(),
+            plans: search.shown.iter().take(search.top).map(row).collect(),
+            why_not: found.why_not(cluster).into_iter().map(reason).collect(),
+        }
+    }
 }
 
 fn none_fits(

@@ -92,15 +92,21 @@ pub fn answer(engine: &Engine, asked: &Scale) -> Result<Answer, ApiError> {
         return Err(ApiError::invalid(message));
     }
     let times = CoreTimes { model: &engine.model, gpu: &node.gpu };
-    let points = curve(&question, &wanted, &times);
-    Ok(Answer {
-        model: subject.model.name.clone(),
-        node: node.name.clone(),
-        gpu: node.gpu.name.clone(),
-        seq: subject.seq,
-        growth: if growth == Growth::Strong { "strong" } else { "weak" },
-        points: points.iter().map(|p| row(p, subject.seq)).collect(),
-    })
+    Ok(Answer::of(&question, &curve(&question, &wanted, &times)))
+}
+
+impl Answer {
+    /// The curve of a question in the words of the answer.
+    pub fn of(question: &Question<'_>, points: &[Point]) -> Self {
+        Self {
+            model: question.model.name.clone(),
+            node: question.node.name.clone(),
+            gpu: question.node.gpu.name.clone(),
+            seq: question.seq,
+            growth: if question.growth == Growth::Strong { "strong" } else { "weak" },
+            points: points.iter().map(|p| row(p, question.seq)).collect(),
+        }
+    }
 }
 
 fn row(p: &Point, seq: u64) -> Row {

@@ -6,7 +6,7 @@ use crate::run_args::RunArgs;
 use clap::Args;
 use preflop_core::report::advise::{self, Advice};
 use preflop_core::time::TimeModel;
-use preflop_core::units::{Bytes, Seconds};
+use preflop_core::units::Bytes;
 use std::io::Write as _;
 
 /// Rank the options that make a run faster: compile, CUDA graphs, layout, number formats, optimizer, attention, checkpoints, batch
@@ -44,7 +44,13 @@ pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
     } else {
         format!(" with {}", ranking.already.join(" "))
     };
-    writeln!(out, "{}{already} on {}: {}\n", job.graph.name, gpu.name, ms(ranking.base_ms))?;
+    writeln!(
+        out,
+        "{}{already} on {}: {}\n",
+        job.graph.name,
+        gpu.name,
+        output::milliseconds(ranking.base_ms)
+    )?;
     for way in ranking.options.iter().take(SHOWN) {
         line(&mut out, way, output.width)?;
     }
@@ -56,7 +62,7 @@ pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
         let text = format!(
             "As fast for less: {} takes {} at {:.2} USD an hour, {} costs {:.2}",
             other.gpu,
-            ms(other.iteration_ms),
+            output::milliseconds(other.iteration_ms),
             other.usd_per_hour,
             gpu.name,
             other.instead_of_usd_per_hour
@@ -69,26 +75,21 @@ pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-fn ms(time: f64) -> String {
-    output::time(Seconds(time / 1e3))
-}
-
 fn line(out: &mut impl std::io::Write, way: &Advice, width: usize) -> std::io::Result<()> {
     let fits = if way.fits { "" } else { ", DOES NOT FIT" };
     let first = format!(
         "{:+5.0} %  {} ({} to {})  {}{fits}  {}",
         -100.0 * way.gain,
-        ms(way.iteration_ms),
-        ms(way.low_ms),
-        ms(way.high_ms),
+        output::milliseconds(way.iteration_ms),
+        output::milliseconds(way.low_ms),
+        output::milliseconds(way.high_ms),
         output::memory(Bytes::from_mib(way.memory_mib)),
         way.options.join(" ")
     );
     writeln!(out, "{}", output::wrapped(&first, width, INDENT))?;
     for (how, cost) in way.how.iter().zip(&way.cost) {
         let cost = if cost.is_empty() { String::new() } else { format!("  ({cost})") };
-        let room = width.saturating_sub(INDENT.len());
-        writeln!(out, "{INDENT}{}", output::wrapped(&format!("{how}{cost}"), room, INDENT))?;
+        writeln!(out, "{}", output::hanging(INDENT, &format!("{how}{cost}"), width))?;
     }
     Ok(())
 }

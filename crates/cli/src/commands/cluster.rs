@@ -1,6 +1,7 @@
 //! `preflop cluster`: the nodes, one cluster in full, two side by side.
 
 use crate::cluster_args;
+use crate::grid::Grid;
 use crate::output::{self, Align, Output, three_digits};
 use clap::{Args, Subcommand};
 use preflop_cluster::collective::{Collectives, Group, Kind};
@@ -93,26 +94,18 @@ fn list(output: &Output) -> anyhow::Result<()> {
         let rows: Vec<_> = nodes.iter().map(listed).collect();
         return output::print_json(&rows);
     }
-    let mut table = output.table(&[
-        ("name", Align::Keep),
-        ("GPUs", Align::Right),
-        ("GPU", Align::Keep),
-        ("inside", Align::Keep),
-        ("link", Align::Right),
-        ("outside", Align::Keep),
-        ("network", Align::Right),
-    ]);
-    for n in &nodes {
-        table.add_row([
-            n.name.clone(),
-            n.gpus.to_string(),
-            n.gpu.name.clone(),
-            format!("{} {}", n.link.kind.name(), n.topology.name()),
-            format!("{} GB/s", three_digits(n.link.rate.gbs())),
-            n.network_kind.name().to_string(),
-            format!("{} GB/s", three_digits(n.network.gbs())),
-        ]);
-    }
+    let mut grid = Grid::default();
+    grid.add("name", Align::Keep, 0, nodes.iter().map(|n| n.name.clone()));
+    grid.add("GPUs", Align::Right, 0, nodes.iter().map(|n| n.gpus.to_string()));
+    grid.add("GPU", Align::Keep, 0, nodes.iter().map(|n| n.gpu.name.clone()));
+    let inside = nodes.iter().map(|n| format!("{} {}", n.link.kind.name(), n.topology.name()));
+    grid.add("inside", Align::Keep, 3, inside);
+    let link = nodes.iter().map(|n| format!("{} GB/s", three_digits(n.link.rate.gbs())));
+    grid.add("link", Align::Right, 1, link);
+    grid.add("outside", Align::Keep, 4, nodes.iter().map(|n| n.network_kind.name().to_string()));
+    let network = nodes.iter().map(|n| format!("{} GB/s", three_digits(n.network.gbs())));
+    grid.add("network", Align::Right, 2, network);
+    let (table, _) = grid.table(output);
     let mut out = output::stdout();
     output::write_table(&mut out, &table)?;
     let line = "Bandwidths are one way: of a GPU inside, of a node outside. NODExCOUNT is a cluster; `8xh100` is a usual box.";
@@ -155,14 +148,14 @@ fn show(cluster: &Cluster, output: &Output) -> anyhow::Result<()> {
         writeln!(out, "\n{}", output.bold("From the file"))?;
         for (key, value, source) in &node.facts {
             let line = format!("{key} = {value}: {source}");
-            writeln!(out, "  {}", output::wrapped(&line, output.width.saturating_sub(4), "    "))?;
+            writeln!(out, "{}", output::hanging("  ", &line, output.width))?;
         }
     }
     if !assumptions.is_empty() {
         writeln!(out, "\n{}", output.bold("Not in the file, so taken as"))?;
         for a in assumptions {
             let line = format!("{} = {}: {}", a.key, a.value, a.why);
-            writeln!(out, "  {}", output::wrapped(&line, output.width.saturating_sub(4), "    "))?;
+            writeln!(out, "{}", output::hanging("  ", &line, output.width))?;
         }
     }
     Ok(out.flush()?)

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// Sweep a GPU's resources and see what a network gains, and what binds it then (DeLTA model)
+/// Sweep a GPU's resources and see what a network gains, and what binds it then (DeLTA model; whole networks with `--objective`)
 ///
 /// Networks as in `preflop delta`. Every value of `--vary` is a multiple of the base GPU, except tile, which is
 /// the CTA tile's edge. Keys: sm_count, mac_per_sm, reg, smem_size, smem_bw, l1_bw, l2_bw, dram_bw, tile. With `--objective` the

@@ -7,17 +7,17 @@ use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use crate::run_args;
 use clap::Args;
+use preflop_api::design::Row;
 use preflop_core::cost::{Catalogue, Pricing, search as formats};
-use preflop_core::explore::pareto;
 use preflop_core::model::{LowerOptions, Mode, Precision, lower};
 use preflop_core::time::TimeModel;
 use preflop_design::{
-    Axis, DesignError, Evaluated, Found, KEYS, Limits, Network, Objective, Workload, axis, grid, optimise,
+    Axis, DesignError, Evaluated, Found, KEYS, Limits, Network, Objective, Workload, axis, front, grid,
+    optimise,
 };
 use preflop_plot::DesignPoint;
 use rayon::prelude::*;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::io::Write as _;
 
 /// What the search over whole networks takes.
@@ -92,27 +92,6 @@ struct Report<'a> {
     method: &'static str,
     best: String,
     designs: Vec<Row>,
-}
-
-#[derive(Serialize)]
-struct Row {
-    name: String,
-    /// Multiples of the base by key.
-    scales: BTreeMap<&'static str, f64>,
-    /// Geometric mean over the networks.
-    time_ms: f64,
-    /// Of each network, in their order.
-    network_ms: Vec<f64>,
-    speedup: f64,
-    /// Networks by what binds them.
-    bottlenecks: BTreeMap<&'static str, u64>,
-    joules_per_sample: f64,
-    usd_per_million_samples: Option<f64>,
-    area_mm2: Option<f64>,
-    area_share: f64,
-    watts: f64,
-    within_limits: bool,
-    on_front: bool,
 }
 
 /// Tries or searches the designs, prints and writes them.
@@ -205,42 +184,11 @@ fn networks(args: &ExploreArgs) -> anyhow::Result<Vec<Network>> {
     args.network.split(',').map(|name| one(name.trim())).collect()
 }
 
-/// Which designs within the limits no other beats in both the objective and area.
-fn front(all: &[Evaluated], objective: Objective, limits: &Limits) -> Vec<bool> {
-    let point = |e: &Evaluated| {
-        let gain = if limits.excess(e) == 0.0 { 1.0 / e.objective(objective) } else { f64::NAN };
-        (gain, e.share)
-    };
-    pareto(&all.iter().map(point).collect::<Vec<_>>())
-}
-
 fn rows(found: &Found, objective: Objective, limits: &Limits, only_front: bool) -> (Vec<Row>, String) {
     let on_front = front(&found.all, objective, limits);
-    let bottlenecks = |e: &Evaluated| {
-        e.bounds.iter().fold(BTreeMap::new(), |mut counts, bound| {
-            *counts.entry(bound.name()).or_insert(0) += 1;
-            counts
-        })
-    };
-    let mean = |times: &[f64]| (times.iter().map(|t| t.ln()).sum::<f64>() / times.len().max(1) as f64).exp();
-    let row = |(e, on_front): (&Evaluated, bool)| Row {
-        name: e.design.name(),
-        scales: KEYS.into_iter().zip(e.design.0).collect(),
-        time_ms: mean(&e.iteration_ms),
-        network_ms: e.iteration_ms.clone(),
-        speedup: e.speedup,
-        bottlenecks: bottlenecks(e),
-        joules_per_sample: e.joules_per_sample,
-        usd_per_million_samples: e.usd_per_million_samples,
-        area_mm2: e.area_mm2,
-        area_share: e.share,
-        watts: e.watts,
-        within_limits: limits.excess(e) == 0.0,
-        on_front,
-    };
     let best = found.all[found.best].design.name();
     let all = found.all.iter().zip(on_front).filter(|(_, front)| *front || !only_front);
-    (all.map(row).collect(), best)
+    (all.map(|(e, front)| Row::of(e, limits, front)).collect(), best)
 }
 
 fn columns(report: &Report<'_>) -> Columns {
@@ -277,7 +225,7 @@ fn print(report: &Report<'_>, output: &Output) -> anyhow::Result<()> {
         "{} on designs from {}: {} {how}, smallest {}: {}\n",
         output.bold(&report.networks.join(", ")),
         report.base,
-        report.designs.len(),
+        output::counted(report.designs.len(), "design", "designs"),
         report.objective,
         output.bold(&report.best)
     )?;

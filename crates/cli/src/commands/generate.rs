@@ -1,6 +1,7 @@
 //! `preflop generate`: how fast a language model answers, for how many at once, at what price.
 
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::input::{self, Batches};
 use crate::output::{self, Align, Output};
 use crate::price_args::PriceArgs;
@@ -14,7 +15,7 @@ use preflop_core::time::TimeModel;
 use preflop_core::units::{Bytes, Seconds};
 use preflop_core::{Dtype, Gpu};
 use preflop_import::exported::Bindings;
-use preflop_language::generate::{Answer, Limits, PyTorch, Question, Stack, answer};
+use preflop_language::generate::{Answer, BatchRun, Limits, PyTorch, Question, Stack, answer};
 use preflop_language::served::{Constants, Formats, Served, WeightFormat};
 use preflop_language::traffic::{MAX_REQUESTS, Outcome, Percentiles, StepTable, Traffic, simulate};
 use serde::Serialize;
@@ -273,38 +274,43 @@ fn arrivals(
 /// Requests that a server runs at once at most, as servers have it unless told otherwise.
 const SERVER_BATCH: u64 = 256;
 
+/// What is said of runs that cannot be, or are slower than wanted.
+const NO_ROOM: &str = "does not fit";
+const TOO_SLOW: &str = "too slow";
+
 fn write(out: &mut impl Write, said: &Said<'_>, gpu: &Gpu, output: &Output) -> io::Result<()> {
     let title = format!(
         "{} on {} ({}), prompts of {}, answers of {} tokens, {}, {}, {}",
         said.model, said.gpu, gpu.title, said.prompt, said.output, said.precision, said.stack, said.run
     );
     writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
-    let mut header =
-        vec![("batch", Align::Right), ("first token", Align::Right), ("per token", Align::Right)];
-    header.extend([("tokens/s", Align::Right), ("per user", Align::Right), ("keys, values", Align::Right)]);
-    header.push(("memory", Align::Right));
+    let runs = &said.answer.runs;
+    let memory = |mib: f64| output::memory(Bytes::from_mib(mib));
+    let mut grid = Grid::default();
+    grid.add("batch", Align::Right, 0, runs.iter().map(|r| r.batch.to_string()));
+    grid.add("first token", Align::Right, 1, runs.iter().map(|r| output::milliseconds(r.ttft_ms)));
+    grid.add("per token", Align::Right, 0, runs.iter().map(|r| output::milliseconds(r.tpot_ms)));
+    grid.add("tokens/s", Align::Right, 0, runs.iter().map(|r| output::three_digits(r.tokens_per_s)));
+    let per_user = runs.iter().map(|r| output::three_digits(r.tokens_per_s_per_user));
+    grid.add("per user", Align::Right, 4, per_user);
+    grid.add("keys, values", Align::Right, 5, runs.iter().map(|r| memory(r.kv_mib)));
+    grid.add("memory", Align::Right, 3, runs.iter().map(|r| memory(r.memory_mib)));
     if said.usd_per_hour.is_some() {
-        header.push(("$/Mtok", Align::Right));
+        let usd = |x: Option<f64>| x.map_or_else(|| "-".to_string(), output::three_digits);
+        grid.add("$/Mtok", Align::Right, 2, runs.iter().map(|r| usd(r.usd_per_million_tokens)));
     }
-    header.push(("", Align::Left));
-    let mut table = output.table(&header);
-    for r in &said.answer.runs {
-        let ms = |x: f64| Cell::new(output::time(Seconds(x / 1e3)));
-        let mut row = vec![Cell::new(r.batch), ms(r.ttft_ms), ms(r.tpot_ms)];
-        row.push(Cell::new(output::three_digits(r.tokens_per_s)));
-        row.push(Cell::new(output::three_digits(r.tokens_per_s_per_user)));
-        row.push(Cell::new(output::memory(Bytes::from_mib(r.kv_mib))));
-        row.push(Cell::new(output::memory(Bytes::from_mib(r.memory_mib))));
-        if let Some(usd) = r.usd_per_million_tokens {
-            row.push(Cell::new(output::three_digits(usd)));
-        }
-        row.push(match (r.fits, r.within_limits) {
-            (false, _) => output.tinted("does not fit", Color::Red),
-            (true, false) => output.tinted("too slow", Color::Yellow),
-            (true, true) => Cell::new(""),
-        });
-        table.add_row(row);
-    }
+    let verdict = |r: &BatchRun| match (r.fits, r.within_limits) {
+        (false, _) => NO_ROOM,
+        (true, false) => TOO_SLOW,
+        (true, true) => "",
+    };
+    grid.add("", Align::Keep, 0, runs.iter().map(|r| verdict(r).to_string()));
+    grid.tint(|text| match text {
+        NO_ROOM => Some(Color::Red),
+        TOO_SLOW => Some(Color::Yellow),
+        _ => None,
+    });
+    let (table, _) = grid.table(output);
     output::write_table(out, &table)?;
     let largest = match said.answer.largest_batch {
         0 => "Not one sequence fits.".to_string(),

@@ -17,7 +17,8 @@ use std::io::Write;
 #[command(after_help = "EXAMPLES
   preflop gpus
   preflop gpus show h200
-  preflop gpus diff a100 h100")]
+  preflop gpus diff a100 h100
+  preflop gpus fields")]
 pub struct GpusArgs {
     #[command(subcommand)]
     command: Option<GpusCommand>,
@@ -32,6 +33,8 @@ enum GpusCommand {
         /// GPU name or the path of a GPU file
         gpu: String,
     },
+    /// List every figure that a GPU file may have, with its range and how many GPUs of the catalogue state it
+    Fields,
     /// Show how arithmetic and bandwidth grew over the years: the best GPU of each, over the first
     History {
         /// Draw it: .svg or .png
@@ -56,6 +59,7 @@ enum GpusCommand {
 pub fn run(args: GpusArgs, output: &Output) -> anyhow::Result<()> {
     match args.command {
         None | Some(GpusCommand::List) => list(output),
+        Some(GpusCommand::Fields) => fields(output),
         Some(GpusCommand::History { plot }) => super::gpus_history::run(plot.as_deref(), output),
         Some(GpusCommand::Show { gpu }) => show(&input::gpu(&gpu)?, output),
         Some(GpusCommand::Diff { a, b, within }) => {
@@ -66,6 +70,48 @@ pub fn run(args: GpusArgs, output: &Output) -> anyhow::Result<()> {
             within.map_or(Ok(()), |percent| agree(&left, &right, percent))
         }
     }
+}
+
+/// A figure of GPU files.
+#[derive(Serialize)]
+struct FieldRow {
+    section: &'static str,
+    key: &'static str,
+    min: f64,
+    max: f64,
+    /// GPUs of the catalogue whose files have it.
+    stated_by: usize,
+}
+
+fn fields(output: &Output) -> anyhow::Result<()> {
+    let gpus = catalog::all()?;
+    let row = |field: &preflop_core::gpu::Field| {
+        let name = if field.section.is_empty() {
+            field.key.to_string()
+        } else {
+            format!("{}.{}", field.section, field.key)
+        };
+        let stated_by = gpus.iter().filter(|gpu| gpu.facts.iter().any(|fact| fact.key == name)).count();
+        FieldRow { section: field.section, key: field.key, min: field.min, max: field.max, stated_by }
+    };
+    let rows: Vec<FieldRow> = FIELDS.iter().map(row).collect();
+    if output.json {
+        return output::print_json(&rows);
+    }
+    let mut grid = Grid::default();
+    grid.add("section", Align::Keep, 0, rows.iter().map(|r| r.section.to_string()));
+    grid.add("key", Align::Keep, 0, rows.iter().map(|r| r.key.to_string()));
+    grid.add("least", Align::Right, 2, rows.iter().map(|r| exact(r.min)));
+    grid.add("most", Align::Right, 2, rows.iter().map(|r| exact(r.max)));
+    grid.add("stated by", Align::Right, 1, rows.iter().map(|r| r.stated_by.to_string()));
+    let mut out = output::stdout();
+    output::write_table(&mut out, &grid.table(output).0)?;
+    let note = format!(
+        "stated by: of {} GPUs of the catalogue. The ending of a key is its unit. What a file leaves out gets a default, which `preflop gpus show` lists with its reason.",
+        gpus.len()
+    );
+    writeln!(out, "\n{}", output.dim(&output::wrapped(&note, output.width, "")))?;
+    Ok(out.flush()?)
 }
 
 fn vendor_name(vendor: Vendor) -> &'static str {

@@ -3,10 +3,13 @@
 use super::parallel::{asked_cluster, attention, subject};
 use crate::cluster_args::{self, stack};
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use crate::run_args::RunArgs;
 use clap::Args;
+use preflop_api::cluster::exposed;
+use preflop_api::cluster::plan::{Answer, Search};
 use preflop_cluster::collective::Collectives;
 use preflop_cluster::iteration::Setting;
 use preflop_cluster::model::Stack;
@@ -15,7 +18,6 @@ use preflop_cluster::rank::CoreTimes;
 use preflop_cluster::scale::short;
 use preflop_core::time::TimeModel;
 use preflop_core::units::{Bytes, Seconds};
-use serde_json::json;
 use std::io::Write as _;
 
 /// Find the best parallel plan for a model on a cluster: the whole space, exact within the model
@@ -99,7 +101,6 @@ pub fn run(args: &PlanArgs, output: &Output) -> anyhow::Result<()> {
         sizes = preflop_cluster::scale::sizes(1, most.min(cluster.gpus()), cluster.node.gpus);
     }
     let mut all = preflop_cluster::plan::Plans::default();
-    let mut whole = cluster.clone();
     for gpus in sizes {
         let part = cluster.clone().with_gpus(gpus)?;
         let setting = Setting {
@@ -115,7 +116,6 @@ pub fn run(args: &PlanArgs, output: &Output) -> anyhow::Result<()> {
         let found = search(&setting, &space, &times);
         let better = all.plans.is_empty() || args.max_gpus.is_none();
         all = if better { found.merged(all, args.objective) } else { all.merged(found, args.objective) };
-        whole = part;
     }
     if all.plans.is_empty() {
         return Err(none_fits(&all, args, &model, &cluster).into());
@@ -124,15 +124,15 @@ pub fn run(args: &PlanArgs, output: &Output) -> anyhow::Result<()> {
     let shown: Vec<Planned> = if args.pareto { all.pareto() } else { all.plans.clone() };
     let tokens = (args.global_batch * subject.seq) as f64;
     if output.json {
-        let plans: Vec<_> = shown.iter().take(args.top.max(1)).map(|p| row(p, usd, tokens)).collect();
-        let why: Vec<_> = all
-            .why_not(&whole)
-            .iter()
-            .map(|w| json!({"change": w.what, "ratio": w.ratio, "why": w.why}))
-            .collect();
-        return output::print_json(&json!({
-            "model": model.name, "cluster": cluster.name, "gpus": cluster.gpus(), "global_batch": args.global_batch,
-            "seq": subject.seq, "considered": all.considered, "too_large": all.too_large, "plans": plans, "why_not": why,
+        return output::print_json(&Answer::of(&Search {
+            model: &model.name,
+            seq: subject.seq,
+            cluster: &cluster,
+            global_batch: args.global_batch,
+            usd_per_gpu_hour: usd,
+            found: &all,
+            shown: &shown,
+            top: args.top.max(1),
         }));
     }
     let mut out = output::stdout();
@@ -141,41 +141,32 @@ pub fn run(args: &PlanArgs, output: &Output) -> anyhow::Result<()> {
         model.name, cluster.name, all.considered, all.too_large
     );
     writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
-    let mut table = output.table(&[
-        ("plan", Align::Keep),
-        ("micro batch", Align::Right),
-        ("recompute", Align::Keep),
-        ("time", Align::Right),
-        ("tokens/s/GPU", Align::Right),
-        ("bubble", Align::Right),
-        ("exposed", Align::Right),
-        ("memory", Align::Right),
-        ("USD/M tokens", Align::Right),
-    ]);
-    for p in shown.iter().take(args.top.max(1)) {
-        let b = p.breakdown;
-        let links = b.tp_exposed + b.cp_exposed + b.ep_exposed + b.dp_exposed + b.pp_transfer;
-        table.add_row([
-            short(&p.strategy),
-            format!("{} x {}", p.strategy.micro_batch, p.strategy.microbatches()),
-            p.strategy.recompute.name().to_string(),
-            output::time(Seconds(p.time)),
-            output::si(tokens / p.time / p.gpus as f64, "").trim_end().to_string(),
-            format!("{:.0} %", 100.0 * b.pp_bubble / p.time),
-            format!("{:.0} %", 100.0 * links / p.time),
-            output::memory(Bytes(p.memory)),
-            usd.map_or_else(
-                || "-".to_string(),
-                |u| three_digits(u * p.gpus as f64 * p.time / 3600.0 / tokens * 1e6),
-            ),
-        ]);
-    }
+    let rows = || shown.iter().take(args.top.max(1));
+    let share = |t: f64, p: &Planned| format!("{:.0} %", 100.0 * t / p.time);
+    let mut grid = Grid::default();
+    grid.add("plan", Align::Keep, 0, rows().map(|p| short(&p.strategy)));
+    let micro = |p: &Planned| format!("{} x {}", p.strategy.micro_batch, p.strategy.microbatches());
+    grid.add("micro batch", Align::Right, 4, rows().map(micro));
+    grid.add("recompute", Align::Keep, 5, rows().map(|p| p.strategy.recompute.name().to_string()));
+    grid.add("time", Align::Right, 0, rows().map(|p| output::time(Seconds(p.time))));
+    let rate = |p: &Planned| output::si(tokens / p.time / p.gpus as f64, "").trim_end().to_string();
+    grid.add("tokens/s/GPU", Align::Right, 2, rows().map(rate));
+    grid.add("bubble", Align::Right, 6, rows().map(|p| share(p.breakdown.pp_bubble, p)));
+    grid.add("exposed", Align::Right, 6, rows().map(|p| share(exposed(&p.breakdown), p)));
+    grid.add("memory", Align::Right, 1, rows().map(|p| output::memory(Bytes(p.memory))));
+    let dollars = |p: &Planned| {
+        let of = |u: f64| three_digits(u * p.gpus as f64 * p.time / 3600.0 / tokens * 1e6);
+        usd.map_or_else(|| "-".to_string(), of)
+    };
+    grid.add("USD/M tokens", Align::Right, 3, rows().map(dollars));
+    let (table, _) = grid.table(output);
     output::write_table(&mut out, &table)?;
-    let why = all.why_not(&whole);
+    let why = all.why_not(&cluster);
     if !why.is_empty() {
         writeln!(out, "\n{}", output.bold("Why not"))?;
         for w in why {
-            writeln!(out, "  {}: {}", w.what, w.why)?;
+            let line = format!("{}: {}", w.what, w.why);
+            writeln!(out, "{}", output::hanging("  ", &line, output.width))?;
         }
     }
     Ok(out.flush()?)
@@ -213,20 +204,4 @@ fn none_fits(
     let nodes = (cluster.count as f64 * p.memory / room.0).ceil() as u64;
     let larger = format!("{}x{}", cluster.node.name, nodes.next_power_of_two());
     InputError::new(message).hint(format!("take `{larger}` or a GPU with more memory"))
-}
-
-fn row(p: &Planned, usd: Option<f64>, tokens: f64) -> serde_json::Value {
-    let s = p.strategy;
-    let breakdown: serde_json::Map<String, serde_json::Value> =
-        p.breakdown.parts().iter().map(|(name, t)| ((*name).to_string(), json!(t * 1e3))).collect();
-    json!({
-        "gpus": p.gpus, "tp": s.tp, "cp": s.cp, "pp": s.pp, "dp": s.dp, "ep": s.ep, "interleave": s.interleave,
-        "micro_batch": s.micro_batch, "microbatches": s.microbatches(), "zero": s.stage(), "recompute": s.recompute,
-        "sequence_parallel": s.sequence_parallel, "stack": s.stack, "iteration_ms": p.time * 1e3,
-        "memory_mib": p.memory / 1_048_576.0, "tokens_per_s": tokens / p.time,
-        "tokens_per_s_per_gpu": tokens / p.time / p.gpus as f64,
-        "usd_per_hour": usd.map(|u| u * p.gpus as f64),
-        "usd_per_million_tokens": usd.map(|u| u * p.gpus as f64 * p.time / 3600.0 / tokens * 1e6),
-        "joules_per_iteration": p.joules, "breakdown_ms": breakdown,
-    })
 }

@@ -4,18 +4,20 @@ use super::parallel::{attention, subject};
 use crate::cluster_args::{self, stack};
 use crate::destination;
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::output::{self, Align, Output};
 use crate::run_args::RunArgs;
 use clap::Args;
+use preflop_api::cluster::exposed;
+use preflop_api::cluster::scale::Answer;
 use preflop_cluster::collective::Collectives;
 use preflop_cluster::model::Stack;
-use preflop_cluster::plan::{Fixed, Objective, Space};
+use preflop_cluster::plan::{Fixed, Objective, Planned, Space};
 use preflop_cluster::rank::CoreTimes;
 use preflop_cluster::scale::{Growth, Point, Question, curve, short, sizes};
 use preflop_core::time::TimeModel;
 use preflop_core::units::Seconds;
 use preflop_plot::{Format, Line, LineChart};
-use serde_json::json;
 use std::io::Write as _;
 
 /// Scaling curve of a model: the best plan, efficiency, bubble and exposed communication at every size
@@ -131,30 +133,13 @@ pub fn run(args: &ScaleArgs, output: &Output) -> anyhow::Result<()> {
         draw(path, &points, &model.name, &cluster.node.name)?;
     }
     if output.json {
-        let rows: Vec<_> = points.iter().map(|p| row(p, subject.seq)).collect();
-        return output::print_json(&json!({
-            "model": model.name, "node": cluster.node.name, "seq": subject.seq,
-            "growth": if args.strong { "strong" } else { "weak" }, "points": rows,
-        }));
+        return output::print_json(&Answer::of(&question, &points));
     }
     print(&points, &model.name, &cluster.node.name, args.strong, subject.seq, output)
 }
 
 fn links(p: &Point) -> f64 {
-    p.share(|b| b.tp_exposed + b.cp_exposed + b.ep_exposed + b.dp_exposed + b.pp_transfer)
-}
-
-fn row(p: &Point, seq: u64) -> serde_json::Value {
-    let tokens = (p.global_batch * seq) as f64;
-    json!({
-        "gpus": p.gpus, "global_batch": p.global_batch, "fits": p.plan.is_some(),
-        "iteration_ms": p.plan.map(|x| x.time * 1e3),
-        "tokens_per_s": p.plan.map(|x| tokens / x.time),
-        "efficiency": p.efficiency, "efficiency_low": p.low, "efficiency_high": p.high,
-        "pp_bubble_share": p.share(|b| b.pp_bubble), "exposed_share": links(p),
-        "plan": p.plan.map(|x| short(&x.strategy)),
-        "memory_mib": p.plan.map(|x| x.memory / 1_048_576.0),
-    })
+    p.share(exposed)
 }
 
 fn draw(path: &str, points: &[Point], model: &str, node: &str) -> anyhow::Result<()> {
@@ -188,39 +173,31 @@ fn print(
 ) -> anyhow::Result<()> {
     let mut out = output::stdout();
     let how = if strong { "strong scaling: the batch stays" } else { "weak scaling: the batch grows" };
-    writeln!(out, "{}\n", output.bold(&format!("{model} on {node}, {how}")))?;
-    let mut table = output.table(&[
-        ("GPUs", Align::Right),
-        ("batch", Align::Right),
-        ("plan", Align::Keep),
-        ("time", Align::Right),
-        ("tokens/s", Align::Right),
-        ("efficiency", Align::Right),
-        ("interval", Align::Right),
-        ("bubble", Align::Right),
-        ("exposed", Align::Right),
-    ]);
-    for p in points {
-        let Some(plan) = p.plan else {
-            table.add_row([
-                p.gpus.to_string(),
-                p.global_batch.to_string(),
-                "no plan fits or divides".to_string(),
-            ]);
-            continue;
-        };
-        table.add_row([
-            p.gpus.to_string(),
-            p.global_batch.to_string(),
-            short(&plan.strategy),
-            output::time(Seconds(plan.time)),
-            output::si((p.global_batch * seq) as f64 / plan.time, "").trim_end().to_string(),
-            format!("{:.0} %", 100.0 * p.efficiency),
-            format!("{:.0}-{:.0} %", 100.0 * p.low, 100.0 * p.high),
-            format!("{:.0} %", 100.0 * p.share(|b| b.pp_bubble)),
-            format!("{:.0} %", 100.0 * links(p)),
-        ]);
-    }
+    let title = format!("{model} on {node}, {how}");
+    writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
+    // What is said of a size where a plan fits; of one where none does there is nothing to say.
+    let planned = |say: &dyn Fn(&Point, &Planned) -> String| -> Vec<String> {
+        points.iter().map(|p| p.plan.as_ref().map_or_else(String::new, |plan| say(p, plan))).collect()
+    };
+    let percent = |x: f64| format!("{:.0} %", 100.0 * x);
+    let plan = |p: &Point| {
+        p.plan.map_or_else(|| "no plan fits or divides".to_string(), |plan| short(&plan.strategy))
+    };
+    let rate = |p: &Point, plan: &Planned| {
+        output::si((p.global_batch * seq) as f64 / plan.time, "").trim_end().to_string()
+    };
+    let interval = |p: &Point, _: &Planned| format!("{:.0}-{:.0} %", 100.0 * p.low, 100.0 * p.high);
+    let mut grid = Grid::default();
+    grid.add("GPUs", Align::Right, 0, points.iter().map(|p| p.gpus.to_string()));
+    grid.add("batch", Align::Right, 4, points.iter().map(|p| p.global_batch.to_string()));
+    grid.add("plan", Align::Keep, 1, points.iter().map(plan));
+    grid.add("time", Align::Right, 0, planned(&|_, plan| output::time(Seconds(plan.time))));
+    grid.add("tokens/s", Align::Right, 2, planned(&rate));
+    grid.add("efficiency", Align::Right, 0, planned(&|p, _| percent(p.efficiency)));
+    grid.add("interval", Align::Right, 3, planned(&interval));
+    grid.add("bubble", Align::Right, 5, planned(&|p, _| percent(p.share(|b| b.pp_bubble))));
+    grid.add("exposed", Align::Right, 5, planned(&|p, _| percent(links(p))));
+    let (table, _) = grid.table(output);
     output::write_table(&mut out, &table)?;
     let line = "Efficiency: throughput of a GPU over that of the smallest size that fits. The interval holds links a quarter off and stragglers beyond 2,000 GPUs.";
     writeln!(out, "\n{}", output.dim(&output::wrapped(line, output.width, "")))?;

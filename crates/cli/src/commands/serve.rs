@@ -40,6 +40,10 @@ pub struct ServeArgs {
     #[arg(long)]
     no_open: bool,
 
+    /// Print the OpenAPI document of the JSON API and end
+    #[arg(long)]
+    document: bool,
+
     /// Largest recording that can be uploaded, in MiB
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     max_upload_mib: u64,
@@ -54,6 +58,9 @@ fn host(text: &str) -> Result<IpAddr, String> {
 
 /// Binds, prints the address, serves until it is told to stop.
 pub fn run(args: &ServeArgs, output: &Output) -> anyhow::Result<()> {
+    if args.document {
+        return output::print_json(&preflop_api::document());
+    }
     let mut limits = Limits::default();
     limits.upload_bytes = args.max_upload_mib << 20;
     limits.unpacked_bytes = limits.unpacked_bytes.max(2 * limits.upload_bytes);

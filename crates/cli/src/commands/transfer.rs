@@ -2,6 +2,7 @@
 
 use super::profile::{self, WindowArgs};
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use clap::{Args, ValueEnum};
@@ -264,36 +265,28 @@ pub fn run(args: &TransferArgs, output: &Output) -> anyhow::Result<()> {
 fn print(result: &Transfer, output: &Output) -> anyhow::Result<()> {
     let ms = |x: f64| format!("{} ms", three_digits(x));
     let mut out = output::stdout();
-    writeln!(
-        out,
-        "{}: iteration {}, GPU busy {}, host {}, unattributed {} ({:.1} % of the kernel time)\n",
+    let title = format!(
+        "{}: iteration {}, GPU busy {}, host {}, unattributed {} ({} of the kernel time)",
         output.bold(&result.origin),
         ms(result.measured_ms),
         ms(result.gpu_busy_ms),
         ms(result.host_ms),
         ms(result.unattributed_ms),
-        100.0 * result.unattributed_share
-    )?;
+        output::percent(result.unattributed_share)
+    );
+    writeln!(out, "{}\n", output::wrapped(&title, output.width, "  "))?;
     let mut sorted: Vec<_> = result.targets.iter().collect();
     sorted.sort_by(|a, b| a.iteration_ms.total_cmp(&b.iteration_ms));
-    let mut table = output.table(&[
-        ("GPU", Align::Keep),
-        ("iteration", Align::Right),
-        ("90 % interval", Align::Right),
-        ("GPU busy", Align::Right),
-        ("bound", Align::Keep),
-        ("speedup", Align::Right),
-    ]);
-    for t in &sorted {
-        table.add_row(vec![
-            t.gpu.clone(),
-            ms(t.iteration_ms),
-            format!("{} - {}", three_digits(t.low_ms), ms(t.high_ms)),
-            ms(t.gpu_busy_ms),
-            t.bound.name().to_string(),
-            format!("{}x", three_digits(t.speedup)),
-        ]);
-    }
+    let mut grid = Grid::default();
+    grid.add("GPU", Align::Keep, 0, sorted.iter().map(|t| t.gpu.clone()));
+    grid.add("iteration", Align::Right, 0, sorted.iter().map(|t| ms(t.iteration_ms)));
+    let interval = sorted.iter().map(|t| format!("{} - {}", three_digits(t.low_ms), ms(t.high_ms)));
+    grid.add("90 % interval", Align::Right, 1, interval);
+    grid.add("GPU busy", Align::Right, 3, sorted.iter().map(|t| ms(t.gpu_busy_ms)));
+    grid.add("bound", Align::Keep, 2, sorted.iter().map(|t| t.bound.name().to_string()));
+    let speedup = sorted.iter().map(|t| format!("{}x", three_digits(t.speedup)));
+    grid.add("speedup", Align::Right, 0, speedup);
+    let (table, _) = grid.table(output);
     output::write_table(&mut out, &table)?;
     for t in &sorted {
         if !t.operators.is_empty() {
@@ -320,7 +313,7 @@ fn print(result: &Transfer, output: &Output) -> anyhow::Result<()> {
     }
     if sorted.len() <= 4 {
         for note in notes {
-            writeln!(out, "{}", output.dim(&note))?;
+            writeln!(out, "{}", output.dim(&output::wrapped(&note, output.width, "")))?;
         }
     }
     Ok(out.flush()?)

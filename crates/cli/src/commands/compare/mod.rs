@@ -40,7 +40,8 @@ pub fn run(args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
     let mut rows = sweep::rows(&question, &model, scale)?;
     order(&question, &mut rows);
     choose(&question, &mut rows)?;
-    let sentences = if output.json { Vec::new() } else { verdict::verdict(&question, &rows, &model) };
+    let sentences =
+        if output.json { Vec::new() } else { verdict::verdict(&question, &rows, &model, args.all) };
     let top = args.top.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let fits = rows.iter().any(|r| r.fits);
     rows.truncate(top);

@@ -63,7 +63,7 @@ pub fn print(
     if let Some(first) = question.lacking.first() {
         let line = match question.lacking.len() {
             1 => format!("Left out: {first}."),
-            n => format!("Left out: {n} GPUs that lack the format, such as {first}."),
+            n => format!("Left out: {n} GPUs that lack the format ({first})."),
         };
         writeln!(out, "{}", output::wrapped(&line, output.width, "  "))?;
     }

@@ -12,8 +12,8 @@ use preflop_core::units::{Bytes, Seconds};
 /// A way to run is worth a word from this share of the time.
 const WORTH: f64 = 0.05;
 
-/// The sentences. `rows` are all GPUs that were compared, shown or not.
-pub fn verdict(question: &Question, rows: &[Row], model: &TimeModel) -> Vec<String> {
+/// The sentences. `rows` are all GPUs that were compared; those without room are shown too if `all`.
+pub fn verdict(question: &Question, rows: &[Row], model: &TimeModel, all: bool) -> Vec<String> {
     let fitting: Vec<&Row> = rows.iter().filter(|r| r.fits).collect();
     let Some(fastest) = fitting.iter().copied().max_by(|a, b| a.samples_per_s.total_cmp(&b.samples_per_s))
     else {
@@ -51,7 +51,8 @@ pub fn verdict(question: &Question, rows: &[Row], model: &TimeModel) -> Vec<Stri
     let folded = rows.len() - fitting.len();
     if folded > 0 && !question.named {
         let (has, verb) = if folded == 1 { ("GPU", "has") } else { ("GPUs", "have") };
-        parts.push(format!("{folded} {has} {verb} too little memory (--all shows them)."));
+        let hint = if all { "" } else { " (--all shows them)" };
+        parts.push(format!("{folded} {has} {verb} too little memory{hint}."));
     }
     vec![parts.join(" ")]
 }

@@ -1,154 +1,48 @@
-//! What is said about a sharded iteration: as JSON for scripts, as a page for people.
+//! What people read about a sharded iteration; scripts get the same answer as JSON.
 
-use super::{Advice, Asked};
-use crate::cluster_args;
+use super::Asked;
 use crate::output::{self, Output, three_digits};
+use preflop_api::cluster::parallel;
 use preflop_cluster::iteration::Outcome;
 use preflop_cluster::strategy::Strategy;
 use preflop_core::Dtype;
 use preflop_core::units::{Bytes, Seconds};
-use serde_json::json;
 use std::io::Write as _;
 
-/// The answer.
+/// The answer, and what it is about.
 pub(super) struct Answer<'a> {
-    asked: &'a Asked<'a>,
-    strategy: &'a Strategy,
-    outcome: &'a Outcome,
-    formats: [Dtype; 2],
-    suggestions: Vec<Advice>,
-    tokens_per_s: f64,
-    mfu: f64,
-    efficiency: Option<f64>,
-    price: Option<(f64, String)>,
+    pub(super) asked: &'a Asked<'a>,
+    pub(super) strategy: &'a Strategy,
+    pub(super) outcome: &'a Outcome,
+    pub(super) formats: [Dtype; 2],
+    pub(super) said: parallel::Answer,
+    /// Of an hour of the cluster, and who says so.
+    pub(super) price: Option<(f64, String)>,
 }
 
-impl<'a> Answer<'a> {
-    /// Puts it together.
-    pub(super) fn new(
-        asked: &'a Asked<'a>,
-        strategy: &'a Strategy,
-        outcome: &'a Outcome,
-        alone: Option<f64>,
-        formats: [Dtype; 2],
-        suggestions: Vec<Advice>,
-    ) -> Self {
-        let tokens = (strategy.global_batch * asked.subject.seq) as f64;
-        let peak = asked.cluster.node.gpu.peak(formats[1]).0 * strategy.gpus() as f64;
-        let flops = asked.transformer.flops_per_token(asked.subject.seq) * tokens;
-        let efficiency = alone.map(|one| one / outcome.time);
-        Self {
-            asked,
-            strategy,
-            outcome,
-            formats,
-            suggestions,
-            tokens_per_s: tokens / outcome.time,
-            mfu: flops / outcome.time / peak,
-            efficiency,
-            price: cluster_args::price(asked.cluster),
-        }
-    }
-
-    fn usd_per_million_tokens(&self) -> Option<f64> {
-        self.price.as_ref().map(|(usd, _)| usd / 3600.0 / self.tokens_per_s * 1e6)
-    }
-
-    /// With the names that scripts rely on.
-    pub(super) fn json(&self) -> serde_json::Value {
-        let (s, o, cluster) = (self.strategy, self.outcome, self.asked.cluster);
-        let (low, high) = o.ends();
-        let mib = 1_048_576.0;
-        let fullest = o.fullest();
-        let b = o.breakdown;
-        let breakdown: serde_json::Map<String, serde_json::Value> =
-            b.parts().iter().map(|(name, t)| ((*name).to_string(), json!(t * 1e3))).collect();
-        let collectives: Vec<_> = o
-            .uses
-            .iter()
-            .map(|u| {
-                json!({"what": u.kind, "group": u.dimension, "where": if u.group.nodes() > 1 { "outside" } else { "inside" },
-                    "gpus": u.group.gpus, "bytes": u.bytes, "count": u.count, "time_us": u.time * 1e6,
-                    "exposed_us": u.exposed * 1e6, "bus_gbs": u.bus / 1e9})
-            })
-            .collect();
-        let ranks: Vec<_> = o
-            .ranks
-            .iter()
-            .map(|r| {
-                json!({"stage": r.stage, "memory_mib": r.reserved() / mib, "needed_mib": r.total() / mib, "states_mib": r.states() / mib,
-                    "activations_mib": r.activations / mib, "gathered_mib": r.gathered / mib,
-                    "reserve_mib": r.reserve / mib, "allocated_mib": r.allocated() / mib, "fits": r.fits})
-            })
-            .collect();
-        let samples = s.global_batch as f64 / o.time;
-        json!({
-            "model": self.asked.transformer.name, "gpu": cluster.node.gpu.name, "cluster": cluster.name,
-            "batch": s.global_batch, "seq": self.asked.subject.seq, "precision": self.formats[1], "mode": "train",
-            "iteration_ms": o.time * 1e3, "low_ms": low * 1e3, "high_ms": high * 1e3,
-            "gpu_busy_ms": (b.compute + b.recompute + b.optimizer) * 1e3, "host_ms": b.host_exposed * 1e3,
-            "memory_mib": fullest.map(|r| r.reserved() / mib), "needed_mib": fullest.map(|r| r.total() / mib),
-            "gpu_memory_mib": cluster.node.gpu.memory.mib(), "fits": o.fits(),
-            "samples_per_s": samples, "bound": self.bound().0,
-            "flops": self.asked.transformer.flops_per_token(self.asked.subject.seq) * (s.global_batch * self.asked.subject.seq) as f64,
-            "parameters": self.asked.transformer.parameters(),
-            "parallel": {"gpus": s.gpus(), "nodes": cluster.count, "dp": s.dp, "tp": s.tp, "pp": s.pp, "cp": s.cp,
-                "ep": s.ep, "zero": s.stage(), "fsdp": s.fsdp, "micro_batch": s.micro_batch,
-                "microbatches": s.microbatches(), "global_batch": s.global_batch, "interleave": s.interleave,
-                "schedule": s.schedule.name(), "sequence_parallel": s.sequence_parallel, "recompute": s.recompute,
-                "offload": s.offload, "stack": s.stack, "profile": s.stack, "attention": s.attention},
-            "breakdown_ms": breakdown, "collectives": collectives, "ranks": ranks,
-            "unmeasured": s.unmeasured(), "mfu": self.mfu, "tokens_per_s": self.tokens_per_s,
-            "tokens_per_s_per_gpu": self.tokens_per_s / s.gpus() as f64,
-            "usd_per_hour": self.price.as_ref().map(|(usd, _)| usd),
-            "usd_per_million_tokens": self.usd_per_million_tokens(), "scaling_efficiency": self.efficiency,
-            "advice": self.suggestions.iter().map(|a| json!({"change": a.what, "gain": a.gain, "fits": a.fits,
-                "needed_mib": a.memory / mib})).collect::<Vec<_>>(),
-        })
-    }
-
-    /// What limits the iteration, and a sentence about it.
-    fn bound(&self) -> (&'static str, String) {
+impl Answer<'_> {
+    /// A sentence about what limits the iteration.
+    fn bound(&self) -> String {
         let (s, o) = (self.strategy, self.outcome);
         let share = |t: f64| 100.0 * t / o.time;
-        let mut parts = o.breakdown.parts().to_vec();
-        parts.retain(|(name, _)| !matches!(*name, "compute" | "recompute" | "optimizer"));
-        let (name, time) = parts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("compute", 0.0));
-        if share(time) < 10.0 {
-            return (
-                "compute",
-                format!(
-                    "compute: {:.0} % of the time the GPUs work on the model",
-                    share(o.breakdown.compute)
-                ),
-            );
-        }
-        let m = s.microbatches() as f64;
-        let text = match name {
+        let Some((_, part, time)) = parallel::limit(s, o, self.asked.cluster) else {
+            let share = share(o.breakdown.compute);
+            return format!("compute: {share:.0} % of the time the GPUs work on the model");
+        };
+        let percent = share(time);
+        match part {
             "pp_bubble" => {
-                let more = 4.0 * m;
-                let steady = o.time - time;
-                format!(
-                    "pipeline bubble {:.0} %: {more} microbatches would make it {:.0} %",
-                    share(time),
-                    100.0 * time / (time + steady * 4.0)
-                )
+                let more = 4 * s.microbatches();
+                let left = 100.0 * time / (time + (o.time - time) * 4.0);
+                format!("pipeline bubble {percent:.0} %: {more} microbatches would make it {left:.0} %")
             }
-            "tp_exposed" => format!("tensor parallel {:.0} %: every layer waits for its sums", share(time)),
-            "dp_exposed" => format!(
-                "data parallel {:.0} %: gradients or shards travel longer than they hide",
-                share(time)
-            ),
-            "host_exposed" => format!("host {:.0} %: it cannot launch as fast as the GPUs work", share(time)),
-            other => format!("{other} {:.0} %", share(time)),
-        };
-        let bound = match name {
-            "pp_bubble" => "bubble",
-            "host_exposed" => "host",
-            "tp_exposed" | "cp_exposed" if s.tp <= self.asked.cluster.node.gpus => "link",
-            _ => "network",
-        };
-        (bound, text)
+            "tp_exposed" => format!("tensor parallel {percent:.0} %: every layer waits for its sums"),
+            "dp_exposed" => {
+                format!("data parallel {percent:.0} %: gradients or shards travel longer than they hide")
+            }
+            "host_exposed" => format!("host {percent:.0} %: it cannot launch as fast as the GPUs work"),
+            other => format!("{other} {percent:.0} %"),
+        }
     }
 
     /// For people.
@@ -181,13 +75,13 @@ impl<'a> Answer<'a> {
                 "throughput",
                 format!(
                     "{} tokens/s, {} tokens/s per GPU, {:.1} % of peak (MFU)",
-                    output::si(self.tokens_per_s, "").trim_end(),
-                    output::si(self.tokens_per_s / s.gpus() as f64, "").trim_end(),
-                    100.0 * self.mfu
+                    output::si(self.said.tokens_per_s, "").trim_end(),
+                    output::si(self.said.tokens_per_s / s.gpus() as f64, "").trim_end(),
+                    100.0 * self.said.mfu
                 ),
             ),
         ];
-        if let (Some(usd), Some((hour, source))) = (self.usd_per_million_tokens(), &self.price) {
+        if let (Some(usd), Some((hour, source))) = (self.said.usd_per_million_tokens, &self.price) {
             facts.push((
                 "price",
                 format!(
@@ -210,7 +104,7 @@ impl<'a> Answer<'a> {
             ),
         ));
         facts.push(("where", self.split()));
-        facts.push(("bound", self.bound().1));
+        facts.push(("bound", self.bound()));
         facts.push(("memory", self.memory()));
         let unmeasured = s.unmeasured();
         if !unmeasured.is_empty() {
@@ -222,7 +116,7 @@ impl<'a> Answer<'a> {
                 ),
             ));
         }
-        if let Some(e) = self.efficiency {
+        if let Some(e) = self.said.scaling_efficiency {
             facts.push((
                 "scaling",
                 format!(
@@ -232,11 +126,10 @@ impl<'a> Answer<'a> {
             ));
         }
         for (what, text) in facts {
-            let text = output::wrapped(&text, output.width.saturating_sub(14), "              ");
-            writeln!(out, "  {what:<11} {text}")?;
+            writeln!(out, "{}", output::hanging(&format!("  {what:<11} "), &text, output.width))?;
         }
         writeln!(out, "\n  {}", self.bar(output.width.saturating_sub(4).min(96)))?;
-        for a in &self.suggestions {
+        for a in &self.said.advice {
             let gain = if a.gain >= 0.0 {
                 format!("{:.1} % faster", 100.0 * a.gain)
             } else {
@@ -245,9 +138,9 @@ impl<'a> Answer<'a> {
             let fit = if o.fits() {
                 String::new()
             } else {
-                format!(", fits with {}", output::memory(Bytes(a.memory)))
+                format!(", fits with {}", output::memory(Bytes::from_mib(a.needed_mib)))
             };
-            writeln!(out, "  try {}: {gain}{fit}", a.what)?;
+            writeln!(out, "  try {}: {gain}{fit}", a.change)?;
         }
         Ok(out.flush()?)
     }

@@ -151,8 +151,7 @@ fn print_replicated(
         ),
     ];
     for (what, text) in facts {
-        let text = output::wrapped(&text, output.width.saturating_sub(14), "              ");
-        writeln!(out, "  {what:<11} {text}")?;
+        writeln!(out, "{}", output::hanging(&format!("  {what:<11} "), &text, output.width))?;
     }
     Ok(out.flush()?)
 }

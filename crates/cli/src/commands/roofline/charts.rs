@@ -250,8 +250,7 @@ fn classic(
     let several = machines.len() > 1;
     let prefixed =
         |m: &Machine, name: &str| if several { format!("{} {name}", m.name) } else { name.to_string() };
-    let mut roofs: Vec<NamedRate> =
-        machines.iter().flat_map(|m| roofs_of(m, views, several, &prefixed)).collect();
+    let mut roofs: Vec<NamedRate> = machines.iter().flat_map(|m| roofs_of(m, views, &prefixed)).collect();
     roofs.sort_by(|a, b| b.rate.total_cmp(&a.rate));
     let slope =
         |m: &Machine, l: Level| Some(NamedRate { name: prefixed(m, l.name()), rate: m.bandwidth(l)?.0 });
@@ -266,17 +265,17 @@ fn classic(
     Ok(chart.draw()?)
 }
 
-/// All roofs of one machine, equal ones under one name; of several machines only those in use.
+/// The roofs of one machine for the formats in use, equal ones under one name; all where no work has FLOPs.
 fn roofs_of(
     machine: &Machine,
     views: &[View],
-    used_only: bool,
     prefixed: &impl Fn(&Machine, &str) -> String,
 ) -> Vec<NamedRate> {
     let used = |pipe: Pipe| {
         let mine = views.iter().filter(|v| v.machine.name == machine.name);
         mine.flat_map(|v| &v.rows.summary.work.flops).any(|f| f.0 == pipe)
     };
+    let used_only = machine.roofs.iter().any(|r| used(r.pipe));
     // Highest first, so that equal rates are neighbours: rate, tensor formats, plain formats.
     let mut roofs: Vec<(f64, [Vec<&str>; 2])> = Vec::new();
     for roof in machine.roofs.iter().filter(|r| !used_only || used(r.pipe)) {

@@ -261,7 +261,7 @@ fn print(title: &str, view: &View, args: &RooflineArgs, output: &Output) -> anyh
             // Names of filters say all there is to know of a study's kernel.
             shortened(&data.name, if wide || args.study.is_some() { 34 } else { 20 }),
             shortened(&data.op, 18),
-            three_or_whole(data.count),
+            output::count(data.count),
             us(data.time_us),
             format!("{:.1} %", 100.0 * data.share),
         ];
@@ -315,10 +315,6 @@ fn shortened(text: &str, most: usize) -> String {
     format!("..{end}")
 }
 
-fn three_or_whole(x: f64) -> String {
-    if x.fract() == 0.0 { format!("{x}") } else { three_digits(x) }
-}
-
 fn summary_lines(view: &View) -> Vec<String> {
     let s = &view.rows.summary;
     let percent = |x: f64| format!("{:.0} %", 100.0 * x);
@@ -326,7 +322,7 @@ fn summary_lines(view: &View) -> Vec<String> {
     let mut lines = vec![format!(
         "GPU {} in {} launches; by the largest bound: compute {compute}, memory {memory}, overhead {overhead} of the time",
         output::time(s.work.time),
-        three_or_whole(s.work.launches),
+        output::count(s.work.launches),
     )];
     if let (Some(iteration), Some(host)) = (view.iteration, view.host) {
         lines.push(format!("iteration {}, host {}", output::time(iteration), output::time(host)));
