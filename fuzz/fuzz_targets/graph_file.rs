@@ -99,8 +99,8 @@ fuzz_target!(|data: &[u8]| {
     let Ok(iteration) = lower(&graph, &LowerOptions { mode, precision, optimizer: None }) else { return };
     // A prediction takes longer than reading and lowering together: some inputs are predicted, all are lowered.
     let turn = usize::from(*pick >> 3) + edits.len();
-    if turn % 4 == 0
-        && let Some(step) = iteration.steps.get(turn / 4 % iteration.steps.len().max(1))
+    if turn % 16 == 0
+        && let Some(step) = iteration.steps.get(turn / 16 % iteration.steps.len().max(1))
     {
         let p = MODEL.predict(&step.call, &H200);
         assert!(p.time.0.is_finite() && p.time.0 > 0.0, "{p:?}");

@@ -207,6 +207,18 @@ impl<'a> Answer<'a> {
         Self { ops, ..Self::without_lines(question, gpu, (iteration, p), (&steps, busy), largest_batch) }
     }
 
+    /// As [`Answer::new`] for who prints no operators: they take longer than all else.
+    pub fn without_operators(
+        question: &'a Question,
+        gpu: &'a Gpu,
+        iteration: &'a Iteration,
+        p: &'a IterationPrediction,
+        largest_batch: Option<u64>,
+    ) -> Self {
+        let (steps, busy) = steps(iteration, p);
+        Self::without_lines(question, gpu, (iteration, p), (&steps, busy), largest_batch)
+    }
+
     /// All but the lines of the operators.
     fn without_lines(
         question: &'a Question,

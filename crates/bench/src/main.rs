@@ -2,7 +2,8 @@
 //!
 //! `preflop-bench` times it; `preflop-bench COUNT` makes exactly COUNT passes over the mix one by one, `preflop-bench many
 //! COUNT` together, and prints nothing but its size, so that a tool that counts instructions can compare two runs; `preflop-bench ask
-//! COUNT` answers so many different questions as the server would. `preflop-bench search` finds the
+//! COUNT` answers so many different questions as the server would; `preflop-bench predict COUNT` predicts a step of ResNet-152 and what would make it
+//! faster, as the command `predict` does at its start. `preflop-bench search` finds the
 //! best of 40 batch sizes and 4 formats of ResNet-50 on every GPU, on one core.
 #![allow(clippy::print_stdout)]
 
@@ -11,8 +12,10 @@ use preflop_core::cost::fit::Setup;
 use preflop_core::cost::search::usual_batches;
 use preflop_core::cost::{RankBy, Reserve, Search};
 use preflop_core::gpu::catalog;
-use preflop_core::model::{Checkpoint, LowerOptions, Mode, Precision, lower, zoo};
+use preflop_core::model::{Checkpoint, Form, LowerOptions, Mode, Precision, lower, zoo};
 use preflop_core::ops::row;
+use preflop_core::report::advise;
+use preflop_core::schedule::{Known, Schedule as _};
 use preflop_core::time::TimeModel;
 use preflop_core::{Gpu, OpCall};
 use std::error::Error;
@@ -140,6 +143,22 @@ fn answer(engine: &Engine, i: usize) -> Result<usize, Box<dyn Error>> {
     Ok(engine.answer(Kind::Predict, fields).map_err(|e| e.to_string())?.len())
 }
 
+/// Predicts a step and ranks what would make it faster, from nothing; options that help.
+fn predict_once(gpu: &Gpu) -> Result<usize, Box<dyn Error>> {
+    let model = TimeModel::embedded();
+    let graph = zoo::build("resnet152", None, None)?;
+    let options = LowerOptions { mode: Mode::Train, precision: Precision::Pytorch, optimizer: None };
+    let (iteration, mut known) = (lower(&graph, &options)?, Known::default());
+    black_box(model.predict_iteration_with(&iteration, gpu, &mut known));
+    let (graph, iteration) = (&graph, &iteration);
+    let asked = advise::Asked { graph, options, form: Form::default(), iteration, known };
+    let in_turn = |a: &mut (dyn FnMut() + Send), b: &mut (dyn FnMut() + Send)| {
+        a();
+        b();
+    };
+    Ok(advise::helps(&model, asked, gpu, 0.05, in_turn).len())
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let gpu = catalog::find("h200")?;
     let model = TimeModel::embedded();
@@ -156,6 +175,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             let engine = Engine::new(None)?.for_many();
             let bytes: usize = (0..count.parse()?).map(|i| answer(&engine, i)).sum::<Result<usize, _>>()?;
             println!("{bytes}");
+        }
+        ["predict", count] => {
+            let helps: usize = (0..count.parse()?).map(|_| predict_once(&gpu)).sum::<Result<usize, _>>()?;
+            println!("{helps}");
         }
         ["many", count] => {
             black_box(passes_together(&model, &calls, &gpu, count.parse()?));

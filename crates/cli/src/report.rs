@@ -28,7 +28,7 @@ pub struct Report<'a> {
     /// Every kernel, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launches: Option<Vec<launches::Row<'a>>>,
-    /// Ways to run it faster, for people; `preflop advise` has them as JSON.
+    /// Ways to run it faster by [`WORTH`] and more, for people; `preflop advise` has all as JSON.
     #[serde(skip)]
     pub helps: Vec<Advice>,
     #[serde(skip)]
@@ -44,20 +44,21 @@ pub struct Report<'a> {
 
 /// Options named that would help, and the share of the time from which one is.
 const HELPS: usize = 3;
-const WORTH: f64 = 0.05;
+pub const WORTH: f64 = 0.05;
 /// Operators shown to people.
 const SHOWN: usize = 10;
 
 impl<'a> Report<'a> {
-    /// Puts the question, the operators and the prediction together.
+    /// Puts the question, the operators and the prediction together. The lines of all operators are for JSON alone.
     pub fn new(
         question: &'a Question,
         gpu: &'a Gpu,
-        iteration: &'a Iteration,
-        p: &'a IterationPrediction,
+        (iteration, p): (&'a Iteration, &'a IterationPrediction),
         largest_batch: Option<u64>,
+        json: bool,
     ) -> Self {
-        let answer = Answer::new(question, gpu, iteration, p, largest_batch);
+        let put = if json { Answer::new } else { Answer::without_operators };
+        let answer = put(question, gpu, iteration, p, largest_batch);
         Self {
             answer,
             launches: None,
@@ -346,7 +347,7 @@ impl<'a> Report<'a> {
 
     /// The best single options that fit, in the words of `advise`.
     fn what_would_help(&self) -> Option<String> {
-        let worth = self.helps.iter().filter(|o| o.fits && o.gain >= WORTH).take(HELPS);
+        let worth = self.helps.iter().filter(|o| o.fits).take(HELPS);
         let said: Vec<String> =
             worth.map(|o| format!("{} saves {:.0} %", o.options.join(" "), 100.0 * o.gain)).collect();
         (!said.is_empty())

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Names that differ in one recording. Those of the longest ones are some ten thousands; beyond this, names hold numbers or
 /// addresses, and grouping by them says nothing.
 const MAX_NAMES: usize = 1_000_000;
+/// Memory that one recording may take where the caller names no limit. A trace of 1 GB with nothing but kernels takes some 600 MB.
+const MOST_BYTES: u64 = 4 << 30;
 /// Memory that explaining a recording and carrying it to other GPUs takes, as a multiple of the recording itself.
 const EXPLAINED: u64 = 3;
 
@@ -84,7 +86,7 @@ pub struct Control {
 impl Default for Control {
     /// Without limits, but those of sense.
     fn default() -> Self {
-        Self { unpacked: u64::MAX, pool: Pool::new(u64::MAX), stop: Arc::default() }
+        Self { unpacked: u64::MAX, pool: Pool::new(MOST_BYTES), stop: Arc::default() }
     }
 }
 

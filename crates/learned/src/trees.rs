@@ -29,10 +29,31 @@ const LEAVES: usize = 1 << DEPTH;
 
 /// Features of a tree's nodes, root at 1: `i = 2 i + (x > t)`.
 type Nodes = [u8; LEAVES];
-/// Their thresholds: little-endian f32.
+/// Their thresholds: little-endian [`limit`]s.
 type Thresholds = [[u8; 4]; LEAVES];
 /// What its leaves say: little-endian i16, multiples of [`LEAF_UNIT`].
 type Values = [[u8; 2]; LEAVES];
+
+/// A feature vector as whole numbers, for comparisons that take one step of the processor.
+type Ordered = [u32; MAX_FEATURES];
+
+/// A number that sorts as `x` does; what is no number comes first, so that it exceeds nothing.
+fn in_order(x: f32) -> u32 {
+    // Both zeros are one.
+    let bits = (x + 0.0).to_bits();
+    let order = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
+    if x.is_nan() { 0 } else { order }
+}
+
+/// A threshold in that order; nothing exceeds one that is no number.
+fn limit(threshold: f32) -> u32 {
+    if threshold.is_nan() { u32::MAX } else { in_order(threshold) }
+}
+
+/// The threshold again.
+fn threshold_of(limit: u32) -> f32 {
+    f32::from_bits(if limit >> 31 == 1 { limit & !(1 << 31) } else { !limit })
+}
 
 /// Trees as bytes, so that a build can lay them out and a program use them where they stand.
 #[derive(Clone, PartialEq, Default)]
@@ -73,7 +94,7 @@ impl Tree {
 impl Trees {
     fn push(&mut self, tree: &Tree) {
         self.features.to_mut().push(tree.features);
-        self.thresholds.to_mut().push(tree.thresholds.map(f32::to_le_bytes));
+        self.thresholds.to_mut().push(tree.thresholds.map(|t| limit(t).to_le_bytes()));
         self.values.to_mut().push(tree.values.map(i16::to_le_bytes));
     }
 
@@ -86,28 +107,21 @@ impl Trees {
         let parts = self.features.iter().zip(self.thresholds.iter()).zip(self.values.iter());
         parts.map(|((features, thresholds), values)| Tree {
             features: *features,
-            thresholds: thresholds.map(f32::from_le_bytes),
+            thresholds: thresholds.map(|t| threshold_of(u32::from_le_bytes(t))),
             values: values.map(i16::from_le_bytes),
         })
     }
 }
 
-/// The sum of the leaves that `x` leads to, over trees walked side by side.
-fn walk<const N: usize>(
-    features: &[Nodes; N],
-    thresholds: &[Thresholds; N],
-    values: &[Values; N],
-    x: &Features,
-) -> i32 {
-    let mut at = [1usize; N];
-    for _ in 0..DEPTH {
-        for ((i, features), thresholds) in at.iter_mut().zip(features).zip(thresholds) {
-            let node = *i % LEAVES;
-            let value = x[usize::from(features[node]) % MAX_FEATURES];
-            *i = 2 * *i + usize::from(value > f32::from_le_bytes(thresholds[node]));
-        }
+/// The leaf of a tree that `x` leads to.
+fn walk(features: &Nodes, thresholds: &Thresholds, values: &Values, x: &Ordered) -> i32 {
+    let mut at = 1;
+    // A loop to the leaves, not of six steps: unrolled, those keep every turn apart and take half as many instructions again.
+    while at < LEAVES {
+        let value = x[usize::from(features[at]) % MAX_FEATURES];
+        at = 2 * at + usize::from(u32::from_le_bytes(thresholds[at]) < value);
     }
-    at.iter().zip(values).map(|(i, values)| i32::from(i16::from_le_bytes(values[i % LEAVES]))).sum()
+    i32::from(i16::from_le_bytes(values[at % LEAVES]))
 }
 
 /// A set of complete trees whose leaf values are added.
@@ -219,7 +233,7 @@ impl Forest {
         let mut sums = vec![0; rows.len()];
         let mut done = 0;
         if rows.len() >= WORTH_USING
-            && asked + rows.len() >= WORTH_MAKING
+            && (asked + rows.len() >= WORTH_MAKING || self.many.blocks.get().is_some())
             && let Some(blocks) = self.many.blocks.get_or_init(|| Blocks::new(&self.trees).map(Box::new))
         {
             done = blocks.sums(&self.trees, rows, &mut sums, scratch);
@@ -234,21 +248,12 @@ impl Forest {
         (self.base + sum as f32 * LEAF_UNIT).clamp(self.low, self.high)
     }
 
-    /// Sixteen trees are walked side by side: each step waits for its own loads, and sixteen waits overlap.
+    /// The sum of the leaves that `x` leads to. Trees wait for none of those before, so that their waits for memory overlap.
     fn walked(&self, x: &Features) -> i32 {
-        let whole = |group: usize| self.trees() / group * group;
-        self.side_by_side::<16>(x, 0)
-            + self.side_by_side::<4>(x, whole(16))
-            + self.side_by_side::<1>(x, whole(4))
-    }
-
-    /// The sum over the trees from one on, as far as they make groups of `N`.
-    fn side_by_side<const N: usize>(&self, x: &Features, from: usize) -> i32 {
-        let features = self.trees.features[from..].as_chunks::<N>().0;
-        let thresholds = self.trees.thresholds[from..].as_chunks::<N>().0;
-        let values = self.trees.values[from..].as_chunks::<N>().0;
-        let groups = features.iter().zip(thresholds).zip(values);
-        groups.map(|((features, thresholds), values)| walk(features, thresholds, values, x)).sum()
+        let x = &x.map(in_order);
+        let trees =
+            self.trees.features.iter().zip(self.trees.thresholds.iter()).zip(self.trees.values.iter());
+        trees.map(|((features, thresholds), values)| walk(features, thresholds, values, x)).sum()
     }
 
     /// Bytes for a file, little-endian: header, range of every feature's thresholds, then tree by tree its nodes (feature
@@ -351,7 +356,8 @@ impl Forest {
         Some((forest, rest))
     }
 
-    /// The forest as it is used: depth, trees, base, low and high, then the features, the thresholds and the leaves of all trees.
+    /// The forest as it is used: depth, trees, base, low and high, then the features, the thresholds and the leaves of all trees, then
+    /// what many rows at once need.
     pub fn to_flat(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend((self.depth as u32).to_le_bytes());
@@ -362,6 +368,9 @@ impl Forest {
         out.extend(self.trees.features.as_flattened());
         out.extend(self.trees.thresholds.as_flattened().as_flattened());
         out.extend(self.trees.values.as_flattened().as_flattened());
+        if let Some(blocks) = Blocks::new(&self.trees) {
+            blocks.to_bytes(&mut out);
+        }
         out
     }
 
@@ -371,7 +380,8 @@ impl Forest {
         let [depth, trees, base, low, high] = *head.as_chunks::<4>().0.first_chunk()?;
         let trees = u32::from_le_bytes(trees) as usize;
         let (features, rest) = rest.split_at_checked(trees * LEAVES)?;
-        let (thresholds, values) = rest.split_at_checked(4 * trees * LEAVES)?;
+        let (thresholds, rest) = rest.split_at_checked(4 * trees * LEAVES)?;
+        let (values, rest) = rest.split_at_checked(2 * trees * LEAVES)?;
         let [base, low, high] = [base, low, high].map(f32::from_le_bytes);
         let mut forest = Self::new(u32::from_le_bytes(depth) as usize, base, low, high);
         forest.trees = Trees {
@@ -379,7 +389,11 @@ impl Forest {
             thresholds: Cow::Borrowed(thresholds.as_chunks().0.as_chunks().0),
             values: Cow::Borrowed(values.as_chunks().0.as_chunks().0),
         };
-        (forest.trees.values.len() == trees).then_some(forest)
+        if !rest.is_empty() {
+            let blocks = Blocks::from_bytes(rest, trees)?;
+            forest.many.blocks = OnceLock::from(Some(Box::new(blocks)));
+        }
+        Some(forest)
     }
 }
 

@@ -109,6 +109,11 @@ impl Form {
 
     /// The iteration of a graph that has this shape.
     pub fn lower(&self, graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelError> {
+        Ok(self.replayed(graph, self.lower_once(graph, options)?))
+    }
+
+    /// As [`Form::lower`] before it is captured and its algorithms are chosen: forms of one [`Form::lowers_like`] share it.
+    pub fn lower_once(&self, graph: &Graph, options: &LowerOptions) -> Result<Iteration, ModelError> {
         let run = self.run(graph)?;
         let masked;
         let graph = if run != Run::Eager && masks_under_capture(graph) {
@@ -118,8 +123,26 @@ impl Form {
             graph
         };
         let iteration = if run.compiles() { lower_fused(graph, *options)? } else { lower(graph, options)? };
-        let iteration = launched(iteration, run);
-        Ok(Iteration { autotuned: self.autotuned, ..iteration })
+        Ok(launched(iteration, if run.compiles() { Run::Compile } else { Run::Eager }))
+    }
+
+    /// The iteration that [`Form::lower_once`] gave, captured where this form is and with its algorithms.
+    #[must_use]
+    pub fn replayed(&self, graph: &Graph, iteration: Iteration) -> Iteration {
+        let replays = self.run(graph).is_ok_and(Run::replays);
+        let iteration = if replays { launched(iteration, Run::Graph) } else { iteration };
+        Iteration { autotuned: self.autotuned, ..iteration }
+    }
+
+    /// The form with which this one shares its lowering.
+    #[must_use]
+    pub fn lowers_like(&self, graph: &Graph) -> Self {
+        let run = self.run(graph).map(|run| match run {
+            Run::CompileGraph => Run::Compile,
+            Run::Graph if !masks_under_capture(graph) => Run::Eager,
+            run => run,
+        });
+        Self { run: run.ok().or(self.run), autotuned: false, ..*self }
     }
 
     /// What a reader of the result should know about it.
@@ -170,6 +193,23 @@ mod tests {
         // Measured on an H200: 13,080 and 6,710 MiB.
         assert!((plain.memory.peak.mib() / 13080.0 - 1.0).abs() < 0.02, "{:?}", plain.memory);
         assert!((again.memory.peak.mib() / 6710.0 - 1.0).abs() < 0.02, "{:?}", again.memory);
+    }
+
+    #[test]
+    fn forms_that_share_a_lowering_lower_to_the_same() {
+        let options = LowerOptions { mode: Mode::Infer, ..AMP };
+        for model in ["gpt2", "bert-base", "resnet18"] {
+            let graph = zoo::build(model, Some(2), None).unwrap();
+            for run in Run::ALL {
+                let form = Form { autotuned: true, ..Form::from(run) };
+                let shared = form.lowers_like(&graph).lower_once(&graph, &options).unwrap();
+                assert_eq!(
+                    form.replayed(&graph, shared),
+                    form.lower(&graph, &options).unwrap(),
+                    "{model} {run:?}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -4,21 +4,21 @@
 //! checkpoints, accumulation, batch); for what was recorded the launch and the algorithms can change. Every line says what to write, and at what price.
 
 mod beside;
+mod trials;
 
 pub use beside::Cheaper;
 use beside::{cheaper, on_host};
 use preflop_gpu::Gpu;
 use preflop_graph::graph::GraphOp;
 use preflop_graph::{
-    Checkpoint, Graph, Implementation, Iteration, LowerOptions, Mode, OptimizerChoice, Phase, Precision,
-    Rule, Run, zoo,
+    Checkpoint, Graph, Implementation, LowerOptions, Mode, OptimizerChoice, Precision, Rule, Run, zoo,
 };
 use preflop_lower::Form;
-use preflop_schedule::{IterationPrediction, Schedule as _};
 use preflop_time::TimeModel;
-use preflop_units::Seconds;
 use preflop_units::dtype::Dtype;
 use serde::Serialize;
+use trials::Trials;
+pub use trials::{Asked, helps};
 
 /// One way to run, with what it brings.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
@@ -79,6 +79,23 @@ struct Trial {
 }
 
 impl Trial {
+    /// The run as it is asked for.
+    fn base(graph: &Graph, options: LowerOptions, form: Form) -> Self {
+        let form = form.over(graph);
+        let run = form.run(graph).unwrap_or_default();
+        Self {
+            form: Form { run: Some(run), ..form },
+            precision: options.precision,
+            optimizer: options.optimizer,
+            batch: None,
+            fused_attention: false,
+            accumulates: false,
+            said: Vec::new(),
+            how: Vec::new(),
+            cost: Vec::new(),
+        }
+    }
+
     fn with(&self, said: &str, how: &'static str, cost: &'static str, change: impl Fn(&mut Self)) -> Self {
         let mut new = self.clone();
         change(&mut new);
@@ -245,24 +262,9 @@ pub fn rank_together(
     most_together: usize,
 ) -> Ranking {
     let recorded = graph.fixed.is_some();
-    let form = form.into().over(graph);
-    let run = form.run(graph).unwrap_or_default();
-    let base = Trial {
-        form: Form { run: Some(run), ..form },
-        precision: options.precision,
-        optimizer: options.optimizer,
-        batch: None,
-        fused_attention: false,
-        accumulates: false,
-        said: Vec::new(),
-        how: Vec::new(),
-        cost: Vec::new(),
-    };
-    let mut groups: Vec<Vec<Step<'_>>> = vec![launches(run)];
-    if !recorded {
-        groups.push(formats(options.precision, gpu));
-        groups.extend(of_graph(graph, options, &base.form));
-    }
+    let base = Trial::base(graph, options, form.into());
+    let (form, run) = (base.form, base.form.run.unwrap_or_default());
+    let groups = groups(graph, options, &base, gpu);
     // Each alone, then each choice of one group with each of another, then all groups together.
     let mut trials: Vec<Trial> = Vec::new();
     let mut level = vec![(base.clone(), 0_usize)];
@@ -281,8 +283,8 @@ pub fn rank_together(
         trials.extend(next.iter().map(|(t, _)| t.clone()));
         level = next;
     }
-    let predict = |t: &Trial| lowered(graph, options, t).map(|i| (model.predict_iteration(&i, gpu), i));
-    let Some((now, first)) = predict(&base) else {
+    let mut tests = Trials::new(model, graph, options, gpu);
+    let Some(now) = tests.predict(&base) else {
         return Ranking {
             base_ms: 0.0,
             already: Vec::new(),
@@ -291,37 +293,11 @@ pub fn rank_together(
             notes: Vec::new(),
         };
     };
-    if !form.autotuned && first.steps.iter().any(|s| matches!(s.call.op, preflop_ops::Op::Conv(_))) {
-        trials.push(base.with(
-            "--algorithms autotuned",
-            "torch.backends.cudnn.benchmark = True",
-            "the first step of every shape tries all algorithms",
-            |t| t.form.autotuned = true,
-        ));
+    if !form.autotuned && now.convolves {
+        trials.push(autotuned(&base));
     }
-    let rate = |p: &IterationPrediction, i: &Iteration| i.samples as f64 / p.time.0.max(f64::MIN_POSITIVE);
-    let before = rate(&now, &first);
-    let reserve = preflop_cost::Reserve::default();
-    let mut found: Vec<Advice> = trials
-        .iter()
-        .filter_map(|t| {
-            let (p, i) = predict(t)?;
-            let gain = |time: Seconds| 1.0 - before * time.0 / i.samples as f64;
-            Some(Advice {
-                options: t.said.clone(),
-                iteration_ms: p.time.ms(),
-                low_ms: p.low.ms(),
-                high_ms: p.high.ms(),
-                gain: gain(p.time),
-                gain_low: gain(p.high),
-                gain_high: gain(p.low),
-                memory_mib: i.memory.peak.mib(),
-                fits: reserve.fits(preflop_cost::fit::prudent_peak(&i), gpu),
-                how: t.how.clone(),
-                cost: t.cost.clone(),
-            })
-        })
-        .collect();
+    let mut found: Vec<Advice> =
+        trials.iter().filter_map(|t| Some(tests.predict(t)?.advice(t, &now))).collect();
     found.sort_by(|a, b| b.fits.cmp(&a.fits).then(b.gain.total_cmp(&a.gain)));
     let mut already = Vec::new();
     if run != Run::Eager {
@@ -355,52 +331,22 @@ const MOST_TOGETHER: usize = 3;
 /// What is said about compiled forms that no compiler listed.
 const RULE: &str = "compiled forms follow a rule of fusion; `preflop.capture` of the compiled step lists the compiler's own kernels";
 
-/// Two batches for one step of the optimizer: the second one's gradients are added to the first one's.
-fn accumulated(iteration: &Iteration) -> Iteration {
-    let (last, both): (Vec<_>, Vec<_>) =
-        iteration.steps.iter().cloned().partition(|s| s.phase == Phase::Optimizer);
-    let tensors = iteration.host.parameter_tensors.max(1);
-    let add = preflop_graph::Step {
-        name: "gradients".to_owned(),
-        phase: Phase::Backward,
-        call: preflop_ops::OpCall::fwd(
-            preflop_ops::Op::Elementwise(preflop_ops::Elementwise {
-                kind: preflop_ops::ElementwiseKind::Add,
-                n: (iteration.parameters / tensors).max(1),
-            }),
-            Dtype::Fp32,
-        ),
-        count: u32::try_from(tensors).unwrap_or(u32::MAX),
-    };
-    let mut steps = both.clone();
-    steps.extend(both);
-    steps.push(add);
-    steps.extend(last);
-    let host = preflop_graph::HostWork {
-        forward_ops: 2 * iteration.host.forward_ops,
-        module_calls: 2 * iteration.host.module_calls,
-        backward_ops: 2 * iteration.host.backward_ops,
-        ..iteration.host
-    };
-    Iteration { steps, host, samples: 2 * iteration.samples, ..iteration.clone() }
+/// The option that finds algorithms by trial.
+fn autotuned(base: &Trial) -> Trial {
+    base.with(
+        "--algorithms autotuned",
+        "torch.backends.cudnn.benchmark = True",
+        "the first step of every shape tries all algorithms",
+        |t| t.form.autotuned = true,
+    )
 }
 
-fn lowered(graph: &Graph, options: LowerOptions, trial: &Trial) -> Option<Iteration> {
-    let settled = LowerOptions { precision: trial.precision, optimizer: trial.optimizer, ..options };
-    let mut graph = match trial.batch {
-        Some(batch) => zoo::build(&graph.name, Some(batch), graph.seq).ok()?,
-        None => graph.clone(),
-    };
+/// The options that apply, in groups of which one can be chosen.
+fn groups(graph: &Graph, options: LowerOptions, base: &Trial, gpu: &Gpu) -> Vec<Vec<Step<'static>>> {
+    let mut groups = vec![launches(base.form.run.unwrap_or_default())];
     if graph.fixed.is_none() {
-        trial.form.shape(&mut graph, options.mode).ok()?;
+        groups.push(formats(options.precision, gpu));
+        groups.extend(of_graph(graph, options, &base.form));
     }
-    if trial.fused_attention {
-        for node in &mut graph.nodes {
-            if let GraphOp::Attention { eager, .. } = &mut node.op {
-                *eager = false;
-            }
-        }
-    }
-    let iteration = trial.form.lower(&graph, &settled).ok()?;
-    Some(if trial.accumulates { accumulated(&iteration) } else { iteration })
+    groups
 }

@@ -123,6 +123,23 @@ const LAYERED: f64 = 0.3;
 /// 90 % of a normal distribution lies within this many standard deviations.
 const NORMAL_90: f64 = 1.645;
 
+/// Predictions of single calls by one model on one GPU, kept for further iterations there: ways to run a network have most calls in common.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    calls: HashMap<OpCall, OpPrediction, FixedState>,
+}
+
+impl Known {
+    /// The predictions of these calls; those that are not known are predicted together.
+    fn of(&mut self, model: &TimeModel, calls: &[&OpCall], gpu: &Gpu) -> Vec<OpPrediction> {
+        let new: Vec<&OpCall> = calls.iter().copied().filter(|c| !self.calls.contains_key(*c)).collect();
+        for (call, one) in new.iter().zip(model.predict_many(&new, gpu)) {
+            self.calls.insert((*call).clone(), one);
+        }
+        calls.iter().filter_map(|call| self.calls.get(*call).copied()).collect()
+    }
+}
+
 /// Iterations from a model of operators.
 pub trait Schedule {
     /// The host whose constants ship with the tool, as machines with such a GPU have it.
@@ -131,6 +148,14 @@ pub trait Schedule {
     /// Predicts an iteration with a given host.
     fn predict_iteration_on(&self, iteration: &Iteration, gpu: &Gpu, host: &HostModel)
     -> IterationPrediction;
+
+    /// Predicts one of several iterations on one GPU, to the same bits.
+    fn predict_iteration_with(
+        &self,
+        iteration: &Iteration,
+        gpu: &Gpu,
+        known: &mut Known,
+    ) -> IterationPrediction;
 
     /// Predicts an iteration.
     fn predict_iteration(&self, iteration: &Iteration, gpu: &Gpu) -> IterationPrediction {
@@ -150,100 +175,127 @@ impl Schedule for TimeModel {
         gpu: &Gpu,
         host: &HostModel,
     ) -> IterationPrediction {
-        // Equal calls are predicted once, and all together.
-        let mut places: HashMap<&OpCall, usize, FixedState> = HashMap::default();
-        let mut calls: Vec<&OpCall> = Vec::new();
-        let place_of: Vec<usize> = iteration
-            .steps
-            .iter()
-            .map(|s| {
-                *places.entry(&s.call).or_insert_with(|| {
-                    calls.push(&s.call);
-                    calls.len() - 1
-                })
-            })
-            .collect();
-        let ours: Vec<OpCall>;
-        if !gpu.runs_all() {
-            ours = calls.iter().map(|c| c.in_format(gpu.runs_in(c.dtype))).collect();
-            calls = ours.iter().collect();
-        }
-        let mut known = self.predict_many(&calls, gpu);
-        if iteration.autotuned {
-            for (call, one) in calls.iter().zip(&mut known) {
-                *one = self.autotuned(call, gpu, *one);
-            }
-        }
-        let mut out = IterationPrediction {
-            time: Seconds::ZERO,
-            low: Seconds::ZERO,
-            high: Seconds::ZERO,
-            evidence: self.nearness(gpu),
-            gpu_busy: Seconds::ZERO,
-            gpu_busy_low: Seconds::ZERO,
-            gpu_busy_high: Seconds::ZERO,
-            gpu_wall: Seconds::ZERO,
-            host: Seconds::ZERO,
-            bound: Bound::Latency,
-            flops: Flops::ZERO,
-            dram: Bytes::ZERO,
-            launches: 0.0,
-            steps: Vec::with_capacity(iteration.steps.len()),
-        };
-        let mut spread = Spread::default();
-        let mut replay_pauses = 0.0;
-        let mut by_bound = [0.0f64; 5];
-        let mut in_line = 0.0;
-        let mut launched = 0.0;
-        for (step, (s, place)) in iteration.steps.iter().zip(place_of).enumerate() {
-            let (call, mut one) = (calls[place], known[place]);
-            let warmth = warmth(call, s.phase, gpu);
-            one.time = one.time * warmth;
-            one.low = one.low * warmth;
-            one.high = one.high * warmth;
-            let count = f64::from(s.count);
-            let streams = one.abreast;
-            out.gpu_wall += one.time * count;
-            out.gpu_busy += one.time * (count * streams);
-            out.flops += one.flops * count;
-            out.dram += one.dram * count;
-            out.launches += one.launches * count;
-            if streams <= 1.0 {
-                in_line += one.launches * count;
-                let short = one.time.0 < SHORT_KERNEL * one.launches;
-                let gap = if short { SHORT_GRAPH_GAP } else { GRAPH_GAP };
-                replay_pauses += gap * one.launches * count;
-            }
-            launched += host_launches(call, one.launches) * count;
-            by_bound[one.bound as usize] += one.time.0 * count;
-            spread.add(call.family(), &one, count);
-            out.steps.push(StepPrediction { step, call: place, count, one, streams });
-        }
-        // A replayed graph is one launch of the host, and its kernels follow each other without it.
-        let replayed = iteration.replayed;
-        out.host = if replayed { host.replay() } else { host.time(&iteration.host, launched) };
-        let pauses = if replayed { Seconds(replay_pauses) } else { host.pauses(in_line) };
-        // The laws of the operators hold for calls as short as they were measured; a long run also has to keep within the board's power.
-        if self.nearness(gpu) != Nearness::Elsewhere {
-            power::keep_within(iteration, &mut out, gpu);
-        }
-        let lead = if replayed { Seconds::ZERO } else { Seconds(iteration.host.lead_s) };
-        out.time = host.join(out.gpu_wall + pauses, out.host) + lead;
-        let gpu_bound =
-            by_bound.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(Bound::Latency, |(i, _)| {
-                [Bound::Compute, Bound::Dram, Bound::L2, Bound::Latency, Bound::Host][i]
-            });
-        out.bound = if out.host > out.gpu_wall { Bound::Host } else { gpu_bound };
-        let (down, up) = spread.on(out.evidence, gpu.vendor, out.gpu_wall);
-        let [host_down, host_up] = host::spread(iteration).map(|factor| out.host * factor);
-        let streams = if out.gpu_wall.0 > 0.0 { out.gpu_busy / out.gpu_wall } else { 1.0 };
-        out.gpu_busy_low = (out.gpu_busy - Seconds(down * streams)).max(Seconds::ZERO);
-        out.gpu_busy_high = out.gpu_busy + Seconds(up * streams);
-        let gpu = out.gpu_wall + pauses;
-        out.low = (host.join((gpu - Seconds(down)).max(Seconds::ZERO), host_down) + lead).min(out.time);
-        out.high = (host.join(gpu + Seconds(up), host_up) + lead).max(out.time);
-        out
+        scheduled(self, iteration, gpu, host, None)
     }
+
+    fn predict_iteration_with(
+        &self,
+        iteration: &Iteration,
+        gpu: &Gpu,
+        known: &mut Known,
+    ) -> IterationPrediction {
+        scheduled(self, iteration, gpu, &self.host_model(gpu), Some(known))
+    }
+}
+
+fn scheduled(
+    model: &TimeModel,
+    iteration: &Iteration,
+    gpu: &Gpu,
+    host: &HostModel,
+    known: Option<&mut Known>,
+) -> IterationPrediction {
+    // Equal calls are predicted once, and all together.
+    let mut places: HashMap<&OpCall, usize, FixedState> = HashMap::default();
+    let mut calls: Vec<&OpCall> = Vec::new();
+    let place_of: Vec<usize> = iteration
+        .steps
+        .iter()
+        .map(|s| {
+            *places.entry(&s.call).or_insert_with(|| {
+                calls.push(&s.call);
+                calls.len() - 1
+            })
+        })
+        .collect();
+    let ours: Vec<OpCall>;
+    if !gpu.runs_all() {
+        ours = calls.iter().map(|c| c.in_format(gpu.runs_in(c.dtype))).collect();
+        calls = ours.iter().collect();
+    }
+    let mut known = match known {
+        Some(known) => known.of(model, &calls, gpu),
+        None => model.predict_many(&calls, gpu),
+    };
+    if iteration.autotuned {
+        for (call, one) in calls.iter().zip(&mut known) {
+            *one = model.autotuned(call, gpu, *one);
+        }
+    }
+    let mut out = IterationPrediction {
+        time: Seconds::ZERO,
+        low: Seconds::ZERO,
+        high: Seconds::ZERO,
+        evidence: model.nearness(gpu),
+        gpu_busy: Seconds::ZERO,
+        gpu_busy_low: Seconds::ZERO,
+        gpu_busy_high: Seconds::ZERO,
+        gpu_wall: Seconds::ZERO,
+        host: Seconds::ZERO,
+        bound: Bound::Latency,
+        flops: Flops::ZERO,
+        dram: Bytes::ZERO,
+        launches: 0.0,
+        steps: Vec::with_capacity(iteration.steps.len()),
+    };
+    let mut spread = Spread::default();
+    let mut logs = vec![(f64::NAN, [0.0; 2]); calls.len()];
+    let mut replay_pauses = 0.0;
+    let mut by_bound = [0.0f64; 5];
+    let mut in_line = 0.0;
+    let mut launched = 0.0;
+    for (step, (s, place)) in iteration.steps.iter().zip(place_of).enumerate() {
+        let (call, mut one) = (calls[place], known[place]);
+        let warmth = warmth(call, s.phase, gpu);
+        one.time = one.time * warmth;
+        one.low = one.low * warmth;
+        one.high = one.high * warmth;
+        let count = f64::from(s.count);
+        let streams = one.abreast;
+        out.gpu_wall += one.time * count;
+        out.gpu_busy += one.time * (count * streams);
+        out.flops += one.flops * count;
+        out.dram += one.dram * count;
+        out.launches += one.launches * count;
+        if streams <= 1.0 {
+            in_line += one.launches * count;
+            let short = one.time.0 < SHORT_KERNEL * one.launches;
+            let gap = if short { SHORT_GRAPH_GAP } else { GRAPH_GAP };
+            replay_pauses += gap * one.launches * count;
+        }
+        launched += host_launches(call, one.launches) * count;
+        by_bound[one.bound as usize] += one.time.0 * count;
+        // Equal calls in equal places have the same logs, which take longer than the sums.
+        if logs[place].0 != warmth {
+            logs[place] = (warmth, Spread::logs(&one));
+        }
+        spread.add(call.family(), one.time.0, logs[place].1, count);
+        out.steps.push(StepPrediction { step, call: place, count, one, streams });
+    }
+    // A replayed graph is one launch of the host, and its kernels follow each other without it.
+    let replayed = iteration.replayed;
+    out.host = if replayed { host.replay() } else { host.time(&iteration.host, launched) };
+    let pauses = if replayed { Seconds(replay_pauses) } else { host.pauses(in_line) };
+    // The laws of the operators hold for calls as short as they were measured; a long run also has to keep within the board's power.
+    if out.evidence != Nearness::Elsewhere {
+        power::keep_within(iteration, &mut out, gpu);
+    }
+    let lead = if replayed { Seconds::ZERO } else { Seconds(iteration.host.lead_s) };
+    out.time = host.join(out.gpu_wall + pauses, out.host) + lead;
+    let gpu_bound =
+        by_bound.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(Bound::Latency, |(i, _)| {
+            [Bound::Compute, Bound::Dram, Bound::L2, Bound::Latency, Bound::Host][i]
+        });
+    out.bound = if out.host > out.gpu_wall { Bound::Host } else { gpu_bound };
+    let (down, up) = spread.on(out.evidence, gpu.vendor, out.gpu_wall);
+    let [host_down, host_up] = host::spread(iteration).map(|factor| out.host * factor);
+    let streams = if out.gpu_wall.0 > 0.0 { out.gpu_busy / out.gpu_wall } else { 1.0 };
+    out.gpu_busy_low = (out.gpu_busy - Seconds(down * streams)).max(Seconds::ZERO);
+    out.gpu_busy_high = out.gpu_busy + Seconds(up * streams);
+    let gpu = out.gpu_wall + pauses;
+    out.low = (host.join((gpu - Seconds(down)).max(Seconds::ZERO), host_down) + lead).min(out.time);
+    out.high = (host.join(gpu + Seconds(up), host_up) + lead).max(out.time);
+    out
 }
 
 /// Errors of the operators, added up so that errors of one family do not cancel.
@@ -256,12 +308,16 @@ struct Spread {
 }
 
 impl Spread {
-    fn add(&mut self, family: Family, p: &OpPrediction, count: f64) {
+    /// Logs of the time over its lower end, and of its upper end over the time.
+    fn logs(p: &OpPrediction) -> [f64; 2] {
+        [(p.time / p.low).natural_log(), (p.high / p.time).natural_log()]
+    }
+
+    fn add(&mut self, family: Family, time: f64, logs: [f64; 2], count: f64) {
         // In log, as the intervals were measured: the long upper tail of single calls does not add up to one of sums.
-        let down = p.time.0 * (p.time / p.low).natural_log() * count / NORMAL_90;
-        let up = p.time.0 * (p.high / p.time).natural_log() * count / NORMAL_90;
+        let [down, up] = logs.map(|log| time * log * count / NORMAL_90);
         if matches!(family, Family::Conv | Family::Rnn | Family::Spatial) {
-            self.layered += p.time.0 * count;
+            self.layered += time * count;
         }
         let f = &mut self.families[family as usize];
         f[0] += down;
@@ -320,5 +376,31 @@ mod tests {
         ] {
             assert!((warmth(&call(kind, 1 << 16), phase, &gpu) - 1.0).abs() < 1e-12);
         }
+    }
+
+    #[test]
+    fn what_is_known_of_another_iteration_changes_nothing() {
+        use preflop_graph::Step;
+        use preflop_ops::{Conv, Elementwise};
+        use preflop_units::dtype::Dtype;
+        let (model, gpu) = (TimeModel::embedded(), preflop_gpu::catalog::find("h200").unwrap());
+        let step = |batch, op: fn(u64) -> Op| Step {
+            name: String::new(),
+            phase: Phase::Forward,
+            call: OpCall::fwd(op(batch), Dtype::Tf32),
+            count: 2,
+        };
+        let conv = |batch| Op::Conv(Conv::square(batch, 64, 56, 64, 3, 1, 1));
+        let relu = |n| Op::Elementwise(Elementwise { kind: ElementwiseKind::Relu, n: n << 16 });
+        let mut known = Known::default();
+        for autotuned in [false, true] {
+            for batches in [[1, 2], [2, 3], [1, 2]] {
+                let steps = batches.into_iter().flat_map(|b| [step(b, conv), step(b, relu)]).collect();
+                let iteration = Iteration { steps, autotuned, samples: 1, ..Iteration::default() };
+                let alone = model.predict_iteration(&iteration, &gpu);
+                assert_eq!(model.predict_iteration_with(&iteration, &gpu, &mut known), alone);
+            }
+        }
+        assert_eq!(known.calls.len(), 6, "every call is predicted once");
     }
 }

@@ -6,4 +6,4 @@ mod power;
 pub mod timeline;
 
 pub use host::{HostError, HostModel, Probe};
-pub use iteration::{IterationPrediction, Schedule, StepPrediction};
+pub use iteration::{IterationPrediction, Known, Schedule, StepPrediction};

@@ -76,10 +76,14 @@ impl ConvForms {
             out.products.push(ConvConstants::from_slice(values));
             out.depthwise.push(StreamConstants::from_slice(values));
         }
+        // Engines of one key follow each other.
+        let mut last: (&str, Option<ConvKey>) = ("", None);
         for (text, engine, values) in of_engines {
-            let key = ConvKey::under(text).into_iter().find(|key| key.text() == text);
+            if last.0 != text {
+                last = (text, ConvKey::under(text).into_iter().find(|key| key.text() == text));
+            }
             if let (Some(key), Some(engine), Some(c)) =
-                (key, engine_and_tile(engine), ConvConstants::from_slice(values))
+                (last.1, engine_and_tile(engine), ConvConstants::from_slice(values))
             {
                 out.engines.push(((key.index(), engine), c));
             }

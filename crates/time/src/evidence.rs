@@ -14,7 +14,7 @@
 use crate::fitted::Fitted;
 use preflop_gpu::{Architecture, Gpu, catalog};
 use preflop_kernels::kernels_of;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// A body of measurements, by the software that ran.
@@ -73,29 +73,49 @@ pub struct Evidence<'a> {
 /// Reference GPUs by library and generation, read from the catalogue when they are first asked for.
 #[derive(Debug, Clone, Default)]
 pub struct References {
-    names: BTreeMap<String, (String, OnceLock<Option<Gpu>>)>,
+    /// Each once, by name.
+    gpus: Vec<(String, OnceLock<Option<Gpu>>)>,
+    /// Places of those of a generation by library and generation, and of a library's first by library.
+    of_generation: [[Option<usize>; Architecture::ALL.len()]; 3],
+    first: [Option<usize>; 3],
 }
 
 impl References {
     /// As the fit names them: `library/generation` or `library`, and a GPU of the catalogue.
     pub fn new(fitted: &Fitted) -> Self {
-        let names = fitted.references().map(|(k, v)| (k.to_string(), (v.to_string(), OnceLock::new())));
-        Self { names: names.collect() }
+        let mut gpus: Vec<(String, OnceLock<Option<Gpu>>)> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        for (key, name) in fitted.references() {
+            let place = gpus.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+                gpus.push((name.to_string(), OnceLock::new()));
+                gpus.len() - 1
+            });
+            places.insert(key, place);
+        }
+        let place = |key: &str| places.get(key).copied();
+        let all = [Library::Own, Library::Served, Library::Plain];
+        let mut of_generation = [[None; Architecture::ALL.len()]; 3];
+        for library in all {
+            for generation in Architecture::ALL {
+                of_generation[library as usize][generation as usize] = place(key_of(library, generation));
+            }
+        }
+        Self { of_generation, first: all.map(|library| place(library.name())), gpus }
     }
 
-    fn get(&self, key: &str) -> Option<&Gpu> {
-        let (name, gpu) = self.names.get(key)?;
+    fn get(&self, place: Option<usize>) -> Option<&Gpu> {
+        let (name, gpu) = self.gpus.get(place?)?;
         gpu.get_or_init(|| catalog::find(name).ok()).as_ref()
     }
 
     /// Is it one of these GPUs, not a copy of one? Then it stays where it is as long as they do.
     pub fn hold(&self, gpu: &Gpu) -> bool {
-        self.names.values().filter_map(|(_, read)| read.get()?.as_ref()).any(|own| std::ptr::eq(own, gpu))
+        self.gpus.iter().filter_map(|(_, read)| read.get()?.as_ref()).any(|own| std::ptr::eq(own, gpu))
     }
 
     /// The GPU of the project's own measurements.
     pub fn own(&self) -> Option<&Gpu> {
-        self.get(Library::Own.name())
+        self.get(self.first[Library::Own as usize])
     }
 
     /// How near any measurement is to a GPU: what a whole network there rests on.
@@ -113,7 +133,9 @@ impl References {
     /// The measurements of a library that are nearest to a GPU: those of its generation, else of `near`, else the library's first.
     pub fn nearest<'a>(&'a self, library: Library, near: Option<Architecture>, gpu: &'a Gpu) -> Evidence<'a> {
         let own = kernels_of(gpu);
-        let of = |generation: Architecture| self.get(key_of(library, generation));
+        let of = |generation: Architecture| {
+            self.get(self.of_generation[library as usize].get(generation as usize).copied()?)
+        };
         if let Some(reference) = of(own) {
             let older = matches!(gpu.architecture, Architecture::Kepler | Architecture::Maxwell);
             let nearness = match (gpu.same_figures(reference), older) {
@@ -123,7 +145,7 @@ impl References {
             };
             return Evidence { reference, nearness };
         }
-        let reference = near.and_then(of).or_else(|| self.get(library.name())).unwrap_or(gpu);
+        let reference = near.and_then(of).or_else(|| self.get(self.first[library as usize])).unwrap_or(gpu);
         Evidence { reference, nearness: Nearness::Elsewhere }
     }
 }

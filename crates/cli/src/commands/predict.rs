@@ -6,15 +6,15 @@ use crate::error::{InputError, Partly};
 use crate::input;
 use crate::launches;
 use crate::output::{self, Output};
-use crate::report::{Question, Report, algorithms_name, layout_name};
+use crate::report::{Question, Report, WORTH, algorithms_name, layout_name};
 use crate::run_args::{FormArgs, Job, RunArgs};
 use clap::Args;
 use preflop_core::Gpu;
 use preflop_core::cost::{Reserve, fit, quantity, search};
 use preflop_core::model::{Iteration, Mode, ModelError, OptimizerChoice, Stage, lower, zoo};
 use preflop_core::report::advise;
-use preflop_core::schedule::Schedule as _;
 use preflop_core::schedule::timeline::timeline;
+use preflop_core::schedule::{Known, Schedule as _};
 use preflop_core::time::TimeModel;
 use preflop_core::units::Bytes;
 use preflop_language::Words;
@@ -83,7 +83,8 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
     job.check_on(&gpu)?;
     let model = input::time_model(args.correction.as_deref(), [&gpu])?;
     let model = input::on_host(model, args.host.as_deref())?;
-    let prediction = model.predict_iteration(&job.iteration, &gpu);
+    let mut known = Known::default();
+    let prediction = model.predict_iteration_with(&job.iteration, &gpu, &mut known);
     let optimizer = job.graph.steps_with(&job.options);
     let question = Question {
         model: job.graph.name.clone(),
@@ -105,7 +106,7 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
         notes: job.notes.clone(),
     };
     let largest = largest_batch(args, &job.iteration, &gpu)?;
-    let mut report = Report::new(&question, &gpu, &job.iteration, &prediction, largest);
+    let mut report = Report::new(&question, &gpu, (&job.iteration, &prediction), largest, output.json);
     let words = Words::of(&job.graph, &job.iteration, &prediction, &gpu);
     if let (Some(tokens), None) = (args.tokens, words) {
         let message =
@@ -125,7 +126,16 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
         output::print_json(&report)?;
         return verdict(args, &report);
     }
-    report.helps = advise::rank_together(&model, &job.graph, job.options, job.form, &gpu, 1).options;
+    let asked = advise::Asked {
+        graph: &job.graph,
+        options: job.options,
+        form: job.form,
+        iteration: &job.iteration,
+        known,
+    };
+    report.helps = advise::helps(&model, asked, &gpu, WORTH, |a, b| {
+        rayon::join(a, b);
+    });
     let mut out = output::stdout();
     report.write(&mut out, output)?;
     if let Some(rows) = &report.launches {

@@ -4,7 +4,8 @@
 //! are found first, as words of 64 bits; then all rows go down a tree together and part only at nodes that tell them apart. Calls of a
 //! list are often alike but for one size: they reach a few leaves, in runs.
 
-use super::{Features, LEAVES, MAX_FEATURES, Trees, Values};
+use super::{Features, LEAVES, MAX_FEATURES, Trees, Values, in_order};
+use std::borrow::Cow;
 
 /// Rows of a block.
 const ROWS: usize = u64::BITS as usize;
@@ -16,21 +17,19 @@ const MOST: usize = 1 << 14;
 pub(super) struct Blocks {
     /// Features with their thresholds in order: where they end in the list.
     ends: Vec<(u8, usize)>,
-    thresholds: Vec<f32>,
+    /// Little-endian [`super::limit`]s.
+    thresholds: Cow<'static, [[u8; 4]]>,
     /// Number of each node's threshold, root at 1.
-    nodes: Vec<[u16; LEAVES]>,
+    nodes: Cow<'static, [Numbers]>,
 }
+
+/// Little-endian numbers of a tree's thresholds.
+type Numbers = [[u8; 2]; LEAVES];
 
 /// Room for the rows above each threshold, to be used again for the next forest.
 #[derive(Debug, Default)]
 pub struct Scratch {
     above: Vec<u64>,
-}
-
-/// A number that sorts as [`f32::total_cmp`] does.
-fn in_order(x: f32) -> u32 {
-    let bits = x.to_bits();
-    if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
 }
 
 impl Blocks {
@@ -41,18 +40,19 @@ impl Blocks {
             return None;
         }
         let mut order: Vec<u64> = Vec::with_capacity(trees.len() * LEAVES);
-        for (t, tree) in trees.each().enumerate() {
-            for i in 1..LEAVES {
-                let place = u64::from(in_order(tree.thresholds[i])) << 24 | (t * LEAVES + i) as u64;
-                order.push(u64::from(tree.features[i]) << 56 | place);
+        let parts = trees.features.iter().zip(trees.thresholds.iter());
+        for (t, (features, thresholds)) in parts.enumerate() {
+            for (i, (feature, threshold)) in features.iter().zip(thresholds).enumerate().skip(1) {
+                let place = u64::from(u32::from_le_bytes(*threshold)) << 24 | (t * LEAVES + i) as u64;
+                order.push(u64::from(*feature) << 56 | place);
             }
         }
         order.sort_unstable();
-        let mut nodes = vec![[0; LEAVES]; trees.len()];
-        let (mut ends, mut thresholds): (Vec<(u8, usize)>, Vec<f32>) = (Vec::new(), Vec::new());
+        let mut nodes = vec![[[0; 2]; LEAVES]; trees.len()];
+        let (mut ends, mut thresholds): (Vec<(u8, usize)>, Vec<[u8; 4]>) = (Vec::new(), Vec::new());
         for number in order {
             let (feature, node) = ((number >> 56) as u8, (number & 0x00ff_ffff) as usize);
-            let threshold = f32::from_le_bytes(trees.thresholds[node / LEAVES][node % LEAVES]);
+            let threshold = trees.thresholds[node / LEAVES][node % LEAVES];
             let known = ends.last().is_some_and(|(f, _)| *f == feature);
             if !known {
                 ends.push((feature, thresholds.len()));
@@ -63,9 +63,45 @@ impl Blocks {
             if let Some((_, end)) = ends.last_mut() {
                 *end = thresholds.len();
             }
-            nodes[node / LEAVES][node % LEAVES] = (thresholds.len() - 1) as u16;
+            nodes[node / LEAVES][node % LEAVES] = ((thresholds.len() - 1) as u16).to_le_bytes();
         }
-        (thresholds.len() <= MOST).then_some(Self { ends, thresholds, nodes })
+        let few = thresholds.len() <= MOST;
+        few.then_some(Self { ends, thresholds: Cow::Owned(thresholds), nodes: Cow::Owned(nodes) })
+    }
+
+    /// Adds the bytes in which they are used: how many features and thresholds, each feature with its end, thresholds, nodes.
+    pub fn to_bytes(&self, out: &mut Vec<u8>) {
+        for count in [self.ends.len(), self.thresholds.len()] {
+            out.extend((count as u32).to_le_bytes());
+        }
+        for (feature, end) in &self.ends {
+            out.extend(u16::from(*feature).to_le_bytes());
+            out.extend((*end as u16).to_le_bytes());
+        }
+        out.extend(self.thresholds.as_flattened());
+        out.extend(self.nodes.as_flattened().as_flattened());
+    }
+
+    /// Those of so many trees, used where they stand; nothing if the bytes are damaged.
+    pub fn from_bytes(bytes: &'static [u8], trees: usize) -> Option<Self> {
+        let (features, rest) = bytes.split_first_chunk::<4>()?;
+        let (thresholds, rest) = rest.split_first_chunk::<4>()?;
+        let [features, thresholds] = [features, thresholds].map(|n| u32::from_le_bytes(*n) as usize);
+        let (ends, rest) = rest.split_at_checked(4 * features)?;
+        let (thresholds, nodes) = rest.split_at_checked(4 * thresholds)?;
+        let ends: Vec<(u8, usize)> = ends
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|[feature, _, low, high]| (*feature, usize::from(u16::from_le_bytes([*low, *high]))))
+            .collect();
+        let thresholds = thresholds.as_chunks().0;
+        let whole = nodes.len() == 2 * LEAVES * trees
+            && thresholds.len() <= MOST
+            && ends.is_sorted_by_key(|(_, end)| *end)
+            && ends.last().map_or(0, |(_, end)| *end) == thresholds.len();
+        let nodes = Cow::Borrowed(nodes.as_chunks().0.as_chunks().0);
+        whole.then_some(Self { ends, thresholds: Cow::Borrowed(thresholds), nodes })
     }
 
     /// Adds up the leaves of whole blocks of rows and of a rest worth a block; the number of rows done.
@@ -153,25 +189,20 @@ fn mark(above: &mut [u64], place: usize, rows: u64) {
 }
 
 /// How many thresholds `x` exceeds.
-fn exceeded(thresholds: &[f32], x: f32) -> usize {
-    thresholds.partition_point(|t| x > *t)
+fn exceeded(thresholds: &[[u8; 4]], x: f32) -> usize {
+    let x = in_order(x);
+    thresholds.partition_point(|t| u32::from_le_bytes(*t) < x)
 }
 
 /// Sends rows down a tree and adds the leaf that each reaches, as the difference to that of the row before it.
 #[inline]
-fn add_leaves(
-    nodes: &[u16; LEAVES],
-    leaves: &Values,
-    above: &[u64; MOST],
-    rows: u64,
-    steps: &mut [i32; ROWS],
-) {
+fn add_leaves(nodes: &Numbers, leaves: &Values, above: &[u64; MOST], rows: u64, steps: &mut [i32; ROWS]) {
     // Right children whose rows wait; at most one of each level.
     let mut waiting = [(0u8, 0u64); 8];
     let (mut at, mut rows, mut count) = (1usize, rows, 0usize);
     loop {
         while at < LEAVES {
-            let right = rows & above[usize::from(nodes[at % LEAVES]) % MOST];
+            let right = rows & above[usize::from(u16::from_le_bytes(nodes[at % LEAVES])) % MOST];
             let left = rows ^ right;
             at *= 2;
             waiting[count % 8] = (at as u8 + 1, right);

@@ -3,6 +3,7 @@
 use super::TimeModel;
 use crate::OpPrediction;
 use preflop_gpu::Gpu;
+use preflop_learned::choice::Guess;
 use preflop_ops::{Op, OpCall};
 use preflop_units::Seconds;
 use serde::Serialize;
@@ -23,23 +24,28 @@ impl TimeModel {
     /// The kernels that may run for a convolution, that of the heuristic first. Nothing for other calls, and where no choice was
     /// learned: there the prediction is the fastest of the closed forms, which is the autotuner's answer already.
     pub fn algorithms(&self, call: &OpCall, gpu: &Gpu) -> Vec<Algorithm> {
+        let named = |(guess, time): (Guess, f64)| {
+            let v = &guess.variant;
+            let tile = v.tile().map_or(String::new(), |[m, n, k]| format!(" {m}x{n}x{k}"));
+            Algorithm {
+                name: format!("{}{tile}", v.family.name()),
+                time: Seconds(time),
+                likelihood: f64::from(guess.probability),
+            }
+        };
+        self.ways(call, gpu).into_iter().map(named).collect()
+    }
+
+    /// Those kernels, each with its seconds.
+    fn ways(&self, call: &OpCall, gpu: &Gpu) -> Vec<(Guess, f64)> {
         let Some(choice) = self.choice(call, gpu) else { return Vec::new() };
         let product = choice.product().map(|g| {
             let call = OpCall { op: Op::Gemm(g), ..call.clone() };
             self.predict(&call, gpu).time.0
         });
         let candidates = self.candidates(&choice, product, &choice.here(gpu));
-        let ways = candidates.guesses.iter().filter(|(_, time, _)| time.is_finite() && *time > 0.0);
-        ways.map(|(guess, time, _)| {
-            let v = &guess.variant;
-            let tile = v.tile().map_or(String::new(), |[m, n, k]| format!(" {m}x{n}x{k}"));
-            Algorithm {
-                name: format!("{}{tile}", v.family.name()),
-                time: Seconds(*time),
-                likelihood: f64::from(guess.probability),
-            }
-        })
-        .collect()
+        let ways = candidates.guesses.into_iter().map(|(guess, time, _)| (guess, time));
+        ways.filter(|(_, time)| time.is_finite() && *time > 0.0).collect()
     }
 
     /// A call with the fastest of its algorithms instead of the library's choice.
@@ -49,10 +55,10 @@ impl TimeModel {
     /// other formats nothing was measured: the fastest candidate is the prediction, the heuristic's time its upper end.
     #[must_use]
     pub fn autotuned(&self, call: &OpCall, gpu: &Gpu, one: OpPrediction) -> OpPrediction {
-        let ways = self.algorithms(call, gpu);
-        let fastest = ways.iter().map(|w| w.time.0).fold(f64::INFINITY, f64::min);
-        let Some(chosen) = ways.first().filter(|w| fastest < w.time.0) else { return one };
-        let share = fastest / chosen.time.0;
+        let ways = self.ways(call, gpu);
+        let fastest = ways.iter().map(|(_, time)| *time).fold(f64::INFINITY, f64::min);
+        let Some((_, chosen)) = ways.first().filter(|(_, time)| fastest < *time) else { return one };
+        let share = fastest / chosen;
         let low = one.low.min(one.time * share);
         if call.dtype.is_half() {
             OpPrediction { low, ..one }

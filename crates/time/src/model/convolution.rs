@@ -13,7 +13,7 @@ use preflop_kernels::conv_features::{Candidates, candidates_of, finish, shape_fe
 use preflop_kernels::{Machine, kernels_of, tensor_conv, traffic};
 use preflop_learned::choice::Guess;
 use preflop_learned::recall::Asked;
-use preflop_learned::trees::{Features, MAX_FEATURES};
+use preflop_learned::trees::Features;
 use preflop_ops::{Conv, Gemm, Op, OpCall, Pass};
 use preflop_units::Dtype;
 use std::cell::OnceCell;
@@ -70,11 +70,11 @@ impl TimeModel {
         let asked = self.recall.as_ref().map(|_| Asked::of(&(std::ptr::from_ref(reference).addr(), call)));
         let told = self.recall.as_ref().zip(asked).and_then(|(r, asked)| r.convolutions.get(asked));
         let (shape, guesses) = if let Some(told) = &told {
-            ([0.0; MAX_FEATURES], told.guesses.into_iter().flatten().collect())
+            (None, told.guesses.into_iter().flatten().collect())
         } else {
-            let shape = shape_features(&task, &there);
+            let shape = Box::new(shape_features(&task, &there));
             let guesses = self.guesses(&task, &shape);
-            (shape, guesses)
+            (Some(shape), guesses)
         };
         let found = OnceCell::new();
         Some(Choice { task, reference, nearness, there, shape, guesses, told, asked, found })
@@ -104,16 +104,16 @@ impl TimeModel {
         };
         let here = *nearness == Nearness::Here;
         let at = (here || choice.told.is_none()).then(|| self.candidates(choice, product_there, there));
-        let (known, question) = match (&choice.told, &at) {
-            (Some(told), _) => (told.there, Question::answered(told.learned)),
-            (None, Some(at)) => {
+        let (known, question) = match (&choice.told, &at, shape) {
+            (Some(told), ..) => (told.there, Question::answered(told.learned)),
+            (None, Some(at), Some(shape)) => {
                 let (reference, launches) = (at.reference, launches(task, call, at));
                 let abreast = at.top().and_then(|(_, _, form)| *form).map_or(1.0, |form| form.abreast);
                 let found = There { reference, launches, abreast, interval: interval_number(task, at) };
                 let question = Question::new(self.fitted.forest(forest), &finish(shape, at, there));
                 (*choice.found.get_or_init(|| found), question)
             }
-            (None, None) => (There::default(), Question::nobody()),
+            _ => (There::default(), Question::nobody()),
         };
         let own = self.convolutions.get(known.interval).copied();
         let own = own.unwrap_or(LogInterval::UNKNOWN);

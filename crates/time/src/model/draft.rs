@@ -11,7 +11,7 @@ use preflop_kernels::conv::{ConvFamily, Task};
 use preflop_kernels::traffic::Levels;
 use preflop_learned::choice::{Guess, KEPT};
 use preflop_learned::recall::Asked;
-use preflop_learned::trees::{Features, Forest, MAX_FEATURES, Scratch};
+use preflop_learned::trees::{Features, Forest, Scratch};
 use preflop_ops::{Gemm, Op, OpCall};
 use preflop_units::dtype::Dtype;
 use preflop_units::math::Elementary as _;
@@ -57,8 +57,8 @@ pub(super) struct Sketch<'a> {
 pub(super) struct Question<'a> {
     /// Whom to ask; nobody where nothing was learned.
     forest: Option<&'a Forest>,
-    /// What to ask; empty where the answer is known.
-    x: Features,
+    /// What to ask, where somebody is to be asked. Apart, since questions are moved about and most are answered.
+    x: Option<Box<Features>>,
     /// What was answered before.
     known: Option<f32>,
     /// What the answer is to be kept under.
@@ -68,12 +68,12 @@ pub(super) struct Question<'a> {
 impl<'a> Question<'a> {
     /// To be asked now; nothing is kept.
     pub fn new(forest: Option<&'a Forest>, x: &Features) -> Self {
-        Self { forest, x: *x, known: None, asked: None }
+        Self { forest, x: forest.map(|_| Box::new(*x)), known: None, asked: None }
     }
 
     /// Nothing was learned.
     pub fn nobody() -> Self {
-        Self::new(None, &[0.0; MAX_FEATURES])
+        Self { forest: None, x: None, known: None, asked: None }
     }
 
     /// Answered before.
@@ -83,13 +83,13 @@ impl<'a> Question<'a> {
 
     /// The answer, from this one question alone.
     fn answer(&self) -> f64 {
-        let asked = || self.forest.map(|forest| forest.predict(&self.x));
+        let asked = || Some(self.forest?.predict(self.x.as_ref()?));
         self.known.or_else(asked).map_or(0.0, f64::from)
     }
 
     /// Whom it has still to be asked of.
     fn open(&self) -> Option<&'a Forest> {
-        self.forest.filter(|_| self.known.is_none())
+        self.forest.filter(|_| self.known.is_none() && self.x.is_some())
     }
 }
 
@@ -153,8 +153,8 @@ pub(super) struct Choice<'a> {
     pub nearness: Nearness,
     /// The GPU of the measurements.
     pub there: Machine,
-    /// Empty where all is known.
-    pub shape: Features,
+    /// Nothing where all is known.
+    pub shape: Option<Box<Features>>,
     pub guesses: Vec<Guess>,
     /// What is known of it, and what that is kept under.
     pub told: Option<Told>,
@@ -227,7 +227,7 @@ impl TimeModel {
         // A forest stays where it is as long as the model lives.
         let asked = Asked::of(&(std::ptr::from_ref(whom).addr(), about));
         let known = recall.trees.get(asked);
-        let x = if known.is_some() { [0.0; MAX_FEATURES] } else { x() };
+        let x = known.is_none().then(|| Box::new(x()));
         Question { forest, x, known, asked: Some(asked) }
     }
 
@@ -239,7 +239,7 @@ impl TimeModel {
         order.sort_by_key(place);
         for group in order.chunk_by(|a, b| place(a) == place(b)) {
             let Some(forest) = group.first().and_then(|i| questions[*i].open()) else { continue };
-            let rows: Vec<&Features> = group.iter().map(|i| &questions[*i].x).collect();
+            let rows: Vec<&Features> = group.iter().filter_map(|i| questions[*i].x.as_deref()).collect();
             for (i, answer) in group.iter().zip(forest.predict_many(&rows, scratch)) {
                 out[*i] = f64::from(answer);
                 if let (Some(recall), Some(asked)) = (&self.recall, questions[*i].asked) {
