@@ -258,7 +258,9 @@ fn command(args: &ReportArgs, sizes: Option<(u64, Option<u64>)>) -> String {
             add("--optimizer", &optimizer.to_string());
         }
         for (flag, rank) in [("--lora", job.run.lora), ("--qlora", job.run.qlora)] {
-            rank.into_iter().for_each(|rank| add(flag, &rank.to_string()));
+            if let Some(rank) = rank {
+                add(flag, &rank.to_string());
+            }
         }
     } else {
         if let Some(batch) = job.run.batch {

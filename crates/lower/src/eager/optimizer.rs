@@ -77,7 +77,6 @@ impl Lowering<'_> {
                 self.optimizer_call(whole(OptimizerKind::SgdPlain), 1);
                 self.each_tensor(&sizes, &[ElementwiseKind::MulScalar, ElementwiseKind::Add]);
             }
-            (Rule::Sgd, Implementation::Foreach) => self.optimizer_call(whole(OptimizerKind::SgdForeach), 1),
             (Rule::Sgd, Implementation::Fused) => self.optimizer_call(listed(ListedKind::SgdFused), 1),
             (Rule::Sgd, Implementation::Single) => {
                 let kinds = [ElementwiseKind::MulScalar, ElementwiseKind::Add, ElementwiseKind::Add];
