@@ -46,6 +46,16 @@ fn what_cannot_be_checkpointed_is_refused_in_one_line() {
 }
 
 #[test]
+fn a_recording_is_advised_by_what_it_shows() {
+    let step = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/step.json.gz");
+    let ranking = said(&["advise", step, "--gpu", "a100"]);
+    let options = ranking["options"].as_array().unwrap();
+    assert!(options.len() >= 2 && options[0]["share"].as_f64() >= options[1]["share"].as_f64(), "{ranking}");
+    assert_eq!(ranking["gpu"], "h200");
+    assert!(ranking["notes"][0].as_str().unwrap().contains("preflop transfer"), "{ranking}");
+}
+
+#[test]
 fn trials_of_algorithms_are_never_slower_and_say_what_they_rest_on() {
     for precision in ["amp", "fp32"] {
         let resnet = ["predict", "resnet18", "--gpu", "h200", "--precision", precision];

@@ -104,7 +104,7 @@ fn questions(document: &Value) -> BTreeMap<String, Value> {
             out.insert(path.clone(), schema.clone());
         }
     }
-    assert_eq!(out.len(), 12, "{:?}", out.keys());
+    assert_eq!(out.len(), 13, "{:?}", out.keys());
     out
 }
 

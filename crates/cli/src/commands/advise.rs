@@ -1,21 +1,26 @@
 //! `preflop advise`: which options make a run faster, ranked.
 
+use super::profile::{self, WindowArgs};
 use crate::input;
 use crate::output::{self, Output};
 use crate::run_args::RunArgs;
 use clap::Args;
+use preflop_core::Gpu;
+use preflop_core::profile::{Profile, explain};
 use preflop_core::report::advise::{self, Advice};
 use preflop_core::time::TimeModel;
 use preflop_core::units::Bytes;
+use serde::Serialize;
 use std::io::Write as _;
 
 /// Rank the options that make a run faster: compile, CUDA graphs, layout, number formats, optimizer, attention, checkpoints, batch
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES
   preflop advise resnet50 --gpu a100
-  preflop advise step.json --gpu h200 --json    # a recorded step")]
+  preflop advise step.json --gpu h200 --json    # a recorded step
+  preflop advise trace.json.gz --gpu h200       # a profiler's recording on that GPU")]
 pub struct AdviseArgs {
-    /// Model name (see `preflop models`), or a file: captured graph, .onnx, .pt2, Hugging Face config.json
+    /// Model name (see `preflop models`), or a file: captured graph, .onnx, .pt2, Hugging Face config.json, or a recording (a profiler's trace)
     model: String,
 
     /// GPU name (see `preflop gpus`) or the path of a GPU file
@@ -32,6 +37,9 @@ const SHOWN: usize = 12;
 /// The model as asked for, then every option that applies.
 pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
     let gpu = input::gpu(&args.gpu)?;
+    if let Some(recorded) = super::roofline::recording::read(&args.model)? {
+        return of_recording(&recorded, gpu, output);
+    }
     let job = args.run.job(&args.model, None, None)?;
     job.check_on(&gpu)?;
     let ranking = advise::rank(&TimeModel::embedded(), &job.graph, job.options, job.form, &gpu);
@@ -68,6 +76,57 @@ pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
             other.instead_of_usd_per_hour
         );
         writeln!(out, "\n{}", output::wrapped(&text, output.width, "  "))?;
+    }
+    for note in &ranking.notes {
+        writeln!(out, "\n{}", output::wrapped(&format!("Note: {note}"), output.width, "  "))?;
+    }
+    Ok(out.flush()?)
+}
+
+/// What the kernels of a recording leave to gain, largest first, as `explain` has it.
+#[derive(Debug, Serialize)]
+struct Recorded {
+    source: String,
+    gpu: String,
+    base_ms: f64,
+    options: Vec<preflop_core::profile::advice::Advice>,
+    notes: Vec<String>,
+}
+
+/// A recording is advised by what it shows, on the GPU that it was made on.
+fn of_recording(profile: &Profile, asked: Gpu, output: &Output) -> anyhow::Result<()> {
+    let analysis = profile::analyse(profile, &WindowArgs::default())?;
+    let made_on = profile::origin(profile, Some(analysis.window.device), None)?;
+    let mut notes = Vec::new();
+    if let Some(own) = made_on.as_ref().filter(|own| own.name != asked.name) {
+        notes.push(format!(
+            "the recording was made on {}, and these gains are its own; `preflop transfer` predicts {}",
+            own.name, asked.name
+        ));
+    }
+    let gpu = made_on.unwrap_or(asked);
+    let said = explain::explain(&analysis, &TimeModel::embedded(), Some(&gpu));
+    let mut options = said.advice;
+    options.sort_by(|a, b| b.share.total_cmp(&a.share));
+    notes.extend(said.notes);
+    let ranking = Recorded { source: said.source, gpu: gpu.name, base_ms: said.iteration_ms, options, notes };
+    if output.json {
+        return output::print_json(&ranking);
+    }
+    let mut out = output::stdout();
+    let base = output::milliseconds(ranking.base_ms);
+    writeln!(out, "{} on {}: {base}\n", ranking.source, ranking.gpu)?;
+    for way in &ranking.options {
+        let text = format!(
+            "{:+5.0} %  at most {}: {}",
+            -100.0 * way.share,
+            output::milliseconds(way.saves_ms),
+            way.text
+        );
+        writeln!(out, "{}", output::wrapped(&text, output.width, INDENT))?;
+    }
+    if ranking.options.is_empty() {
+        writeln!(out, "The recording shows nothing that would help.")?;
     }
     for note in &ranking.notes {
         writeln!(out, "\n{}", output::wrapped(&format!("Note: {note}"), output.width, "  "))?;

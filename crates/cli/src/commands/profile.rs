@@ -9,7 +9,7 @@ use preflop_core::profile::{Analysis, Profile, origin};
 use std::path::Path;
 
 /// Which part of a recording is looked at.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct WindowArgs {
     /// One step, by the number in its `ProfilerStep#N` mark; all steps by default
     #[arg(long, value_name = "N")]
