@@ -23,7 +23,7 @@ def digits(value: float) -> str:
         return "0"
     if abs(value) >= 999.5:
         return f"{value:,.0f}"
-    return f"{value:#.3g}"
+    return f"{value:#.3g}".rstrip(".")
 
 
 def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -44,4 +44,5 @@ def test_notebook() -> None:
         if last is not None:
             value = eval(compile(ast.Expression(last.value), "cell", "eval"), scope)
             shown.append(value._repr_html_() if hasattr(value, "_repr_html_") else repr(value))
+            assert cell["outputs"], f"the notebook was not run: {cell['source']}"
     assert len(shown) == 5 and all("<table>" in s or "time_us" in s for s in shown), shown
