@@ -14,9 +14,10 @@ const WGRAD0_PIXELS: f64 = 512.0;
 /// Threads of a CTA of the direct grouped kernels: one result each; in the weight gradient all work on one weight.
 const DIRECT_THREADS: f64 = 1024.0;
 const DIRECT_WGRAD_THREADS: f64 = 256.0;
-/// Taps that beginning another channel is worth there: 1x1 layers run at a third of the rate of 3x3 ones.
+/// Taps that beginning another channel is worth there: 1x1 layers of `conv_listed.csv.gz` run at a third of the rate of 3x3 ones. Not fitted.
 const DIRECT_CHANNEL: f64 = 3.0;
-/// The engine that runs two kernels at once for a group, and their seconds over those that pass: 2.6 in wav2vec2 and HuBERT.
+/// The engine that runs two kernels at once for a group, and their seconds over those that pass: 2.6 in profiles of wav2vec2 and HuBERT
+/// (`python/bench/fresh.py profile`), the two networks that have it. Not fitted.
 const PAIRED: u8 = 1;
 const PAIR: f64 = 2.5;
 /// How much longer kernels of one call take together for each doubling of the groups: kernel sums of six runs of ResNeXt in fp32 over the
@@ -232,9 +233,9 @@ fn cut_out(task: &Task, out: &mut Work) {
     }
 }
 
-/// Channels of a group from which on its tensors are converted one by one.
+/// Channels of a group above which its tensors are converted one by one, as the kernel names of `conv_groups.csv.gz` count them.
 const WIDE_GROUP: f64 = 256.0;
-/// Groups that are converted at the same time there.
+/// Groups that are converted at the same time there: one over the share of waiting that most engines were fitted to.
 const CONVERTED_TOGETHER: f64 = 8.0;
 
 /// Tensor-core kernels take several groups of few channels as one with a block-diagonal filter: the channels of a group
@@ -328,8 +329,8 @@ fn transformed(
 
 /// Time of a task by one variant: with its tile where it is known, else with the best one.
 ///
-/// A kernel that is launched for each group takes as long as all groups side by side, and as one after the other as far as they
-/// wait for each other.
+/// A kernel that is launched for each of `g` groups takes as long as all groups side by side, and as one after the other as far as they
+/// wait for each other: `time = all + waiting * max(0, g * one - all)`.
 pub fn family_time(task: &Task, variant: &Variant, c: &ConvConstants, machine: &Machine) -> FamilyTime {
     let work = work(task, variant);
     let all = work_time(&work, variant, c, machine);
