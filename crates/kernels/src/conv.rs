@@ -106,6 +106,11 @@ impl Task {
         c.r == 1 && c.s == 1 && c.stride == [1, 1] && c.pad == [0, 0]
     }
 
+    /// Channels that a tensor-core kernel reads at once: 16 bytes of them.
+    pub fn vector(&self) -> u64 {
+        if self.dtype.is_half() { 8 } else { 4 }
+    }
+
     /// Bytes of input, weight, output.
     pub fn bytes(&self) -> [f64; 3] {
         let e = self.dtype.size();
@@ -136,7 +141,7 @@ impl Task {
     /// of 1x1 stay as they are, and those of odd channels go through a slow general kernel.
     pub fn conversion(&self) -> (f64, f64) {
         let c = &self.conv;
-        let v = if self.dtype.is_half() { 8 } else { 4 };
+        let v = self.vector();
         let [x, w, y] = self.bytes();
         if !c.channels_last {
             let blocks = |n: u64| n.div_ceil(BLOCK) as f64 * BLOCK as f64;
@@ -166,7 +171,7 @@ impl Task {
 
     /// Do the filters go through the general conversion kernel?
     pub fn general_filter(&self) -> bool {
-        let v = if self.dtype.is_half() { 8 } else { 4 };
+        let v = self.vector();
         !self.conv.channels_last && !self.conv.co.is_multiple_of(v)
     }
 

@@ -222,7 +222,7 @@ fn cut_out(task: &Task, out: &mut Work) {
         (out.moved, out.helpers) = (c.groups as f64 * bytes, kernels + general);
         return;
     }
-    let vector = if task.dtype.is_half() { 8 } else { 4 };
+    let vector = task.vector();
     for (channels, bytes) in [(ci, x), (co, y)] {
         let odd = !channels.is_multiple_of(vector);
         out.helpers += if odd { 1.0 + GENERAL_START } else { 1.0 };
