@@ -71,14 +71,6 @@ pub struct Gemm {
 }
 
 impl Gemm {
-    /// The same product with every size so many times as large.
-    #[must_use]
-    pub fn grown(&self, times: u64) -> Self {
-        let of = |x: u64| x.saturating_mul(times);
-        let batch = if self.kind == GemmKind::Bmm { of(self.batch) } else { self.batch };
-        Self { batch, m: of(self.m), n: of(self.n), k: of(self.k), ..*self }
-    }
-
     /// `y[m,n] = x[m,k] W[n,k]^T (+ b)`.
     pub fn linear(m: u64, n: u64, k: u64, bias: bool) -> Self {
         Self { kind: GemmKind::Linear, batch: 1, m, n, k, layout: Layout::Linear, bias }

@@ -286,46 +286,6 @@ impl OpCall {
         Self { dtype, ..self.clone() }
     }
 
-    /// The call with every size halved, if all of them are even: a smaller call of the same kind.
-    ///
-    /// Filter sizes, strides and head sizes belong to the kind and stay.
-    #[must_use]
-    pub fn halved(&self) -> Option<Self> {
-        let half = |x: u64| (x.is_multiple_of(2) && x > 1).then_some(x / 2);
-        let op = match &self.op {
-            Op::Gemm(g) => {
-                let batch = if g.kind == GemmKind::Bmm { half(g.batch)? } else { g.batch };
-                Op::Gemm(Gemm { batch, m: half(g.m)?, n: half(g.n)?, k: half(g.k)?, ..*g })
-            }
-            Op::Conv(c) if c.groups == 1 => {
-                let smaller = Conv {
-                    batch: half(c.batch)?,
-                    ci: half(c.ci)?,
-                    co: half(c.co)?,
-                    h: half(c.h)?,
-                    w: half(c.w)?,
-                    ..*c
-                };
-                if smaller.oh() == 0 || smaller.ow() == 0 {
-                    return None;
-                }
-                Op::Conv(smaller)
-            }
-            Op::Rowwise(r) => Op::Rowwise(Rowwise { rows: half(r.rows)?, cols: half(r.cols)?, ..*r }),
-            Op::Elementwise(e) => Op::Elementwise(Elementwise { n: half(e.n)?, ..*e }),
-            Op::Spatial(s) => Op::Spatial(Spatial {
-                batch: half(s.batch)?,
-                channels: half(s.channels)?,
-                h: half(s.h).filter(|h| h + 2 * s.pad >= s.window)?,
-                w: half(s.w).filter(|w| w + 2 * s.pad >= s.window)?,
-                ..*s
-            }),
-            Op::Movement(m) => Op::Movement(Movement { rows: half(m.rows)?, cols: half(m.cols)?, ..*m }),
-            _ => return None,
-        };
-        Some(Self { op, ..self.clone() })
-    }
-
     /// The operator's name as in operator files.
     pub fn name(&self) -> &str {
         match &self.op {

@@ -6,7 +6,6 @@ mod draft;
 mod expert;
 mod form;
 mod fused;
-mod growth;
 mod listed;
 mod plain;
 mod plan;
@@ -27,7 +26,6 @@ use super::operator::{Bound, OpPrediction};
 use super::stack::Stack;
 use draft::{Draft, Row, Sketch, Then, Told};
 use expert::Judged;
-use growth::Held;
 use preflop_gpu::{Gpu, Vendor};
 use preflop_kernels::conv::ConvFamily;
 use preflop_kernels::plain_conv::Figures;
@@ -233,11 +231,7 @@ impl TimeModel {
 
     /// Predicts one call.
     pub fn predict(&self, call: &OpCall, gpu: &Gpu) -> OpPrediction {
-        let draft = self.draft(call, gpu);
-        let seconds = draft.seconds();
-        let held = Held::against(call, draft.there());
-        let raw = held.iter().fold(seconds, |raw, h| h.apply(raw, h.bound(&self.draft(&h.call, gpu))));
-        self.settled(call, &draft, raw, gpu)
+        self.settled(call, &self.draft(call, gpu), gpu)
     }
 
     /// Predicts many calls on one GPU: each as [`TimeModel::predict`] does, to the last bit, and faster together.
@@ -260,29 +254,14 @@ impl TimeModel {
     /// Adds the predictions of some calls to `out`.
     fn predict_some(&self, calls: &[&OpCall], gpu: &Gpu, scratch: &mut Scratch, out: &mut Vec<OpPrediction>) {
         let drafts = self.drafts(calls, gpu, scratch);
-        let mut raw: Vec<f64> = drafts.iter().map(Draft::seconds).collect();
-        let held: Vec<(usize, Held)> = calls
-            .iter()
-            .zip(&drafts)
-            .enumerate()
-            .flat_map(|(i, (call, draft))| {
-                Held::against(call, draft.there()).into_iter().map(move |h| (i, h))
-            })
-            .collect();
-        let smaller: Vec<&OpCall> = held.iter().map(|(_, h)| &h.call).collect();
-        for ((i, h), draft) in held.iter().zip(self.drafts(&smaller, gpu, scratch)) {
-            raw[*i] = h.apply(raw[*i], h.bound(&draft));
-        }
-        let all = calls.iter().zip(&drafts).zip(raw);
-        out.extend(all.map(|((call, draft), raw)| self.settled(call, draft, raw, gpu)));
+        out.extend(calls.iter().zip(&drafts).map(|(call, draft)| self.settled(call, draft, gpu)));
     }
 
-    /// The prediction that a draft becomes when its seconds are held against other calls, the datasheet and what one machine
-    /// measured.
-    fn settled(&self, call: &OpCall, draft: &Draft, raw: f64, gpu: &Gpu) -> OpPrediction {
+    /// The prediction that a draft becomes when its seconds are held against the datasheet and what one machine measured.
+    fn settled(&self, call: &OpCall, draft: &Draft, gpu: &Gpu) -> OpPrediction {
         let (compute, memory) = Self::physics(call, gpu);
         let least = compute.max(memory).max(gpu.kernel_floor.0);
-        let mut time = raw.max(least);
+        let mut time = draft.seconds().max(least);
         let mut interval = draft.interval;
         if let Some(own) = self.correction.as_ref().filter(|c| c.gpu == gpu.name)
             && let Some(c) = own.at(call, Seconds(time))

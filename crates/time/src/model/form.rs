@@ -65,7 +65,11 @@ impl TimeModel {
     /// How the main kernel of a call runs on a GPU.
     pub fn kernel_form(&self, call: &OpCall, gpu: &Gpu) -> KernelForm {
         match &call.op {
-            Op::Gemm(g) => KernelForm::tiled("matrix product", &self.judge(g, call.dtype, gpu).form),
+            Op::Gemm(g) => {
+                // PyTorch hands a batch of one to the plain product, whose kernels the library chooses otherwise.
+                let name = if g.batch > 1 { "batched matrix product" } else { "matrix product" };
+                KernelForm::tiled(name, &self.judge(g, call.dtype, gpu).form)
+            }
             Op::Conv(c) => self.conv_form(c, call, gpu),
             Op::Attention(a) => {
                 let class = attention::class(a, call.pass, call.dtype);
@@ -82,19 +86,22 @@ impl TimeModel {
             }
             Op::Rnn(_) => KernelForm::streaming("chain of time steps"),
             Op::Unmodelled { .. } => KernelForm::streaming("not modelled: one pass over its bytes"),
-            _ => KernelForm::streaming("one pass over the data"),
+            _ => KernelForm::streaming(match rows::in_registers(call) {
+                Some(true) => "rows in registers",
+                Some(false) => "rows by blocks",
+                None => "one pass over the data",
+            }),
         }
     }
 
     /// Do two calls run kernels of one family?
     pub fn same_kernel(&self, one: &OpCall, other: &OpCall, gpu: &Gpu) -> bool {
-        let kernel = |call: &OpCall| match &call.op {
-            Op::Rnn(r) => (rnn::algorithm_name(r, call.pass, call.dtype, gpu), None),
-            Op::Rowwise(_) => (rows::Kernel::of(call).map_or("", |(k, _)| k.key()), None),
-            _ => {
-                let form = self.kernel_form(call, gpu);
-                (form.algorithm, form.tile)
+        let kernel = |call: &OpCall| {
+            if let Op::Rnn(r) = &call.op {
+                return (rnn::algorithm_name(r, call.pass, call.dtype, gpu), None, None);
             }
+            let form = self.kernel_form(call, gpu);
+            (form.algorithm, form.tile, rows::Kernel::of(call).map(|(kernel, _)| kernel))
         };
         kernel(one) == kernel(other)
     }
