@@ -12,7 +12,9 @@ use preflop_units::math::Elementary as _;
 
 impl TimeModel {
     pub(super) fn rnn<'a>(&'a self, r: &Rnn, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
-        let standard = rnn::algorithm(r, call.pass, call.dtype, gpu) == Algorithm::Standard;
+        // Libraries that launch step after step were asked for that algorithm, whatever a framework would ask for.
+        let standard =
+            self.stack.slow_steps || rnn::algorithm(r, call.pass, call.dtype, gpu) == Algorithm::Standard;
         if standard && !plain_as_measured(gpu) {
             return self.older_rnn(r, call, gpu);
         }
