@@ -70,7 +70,7 @@ impl TimeModel {
             if slow {
                 let abreast = (r.layers * r.directions()) as f64;
                 let chain = poor * abreast * rnn_older::chain(r, call.dtype, figures, g);
-                return (figures[5] + input + chain, input, chain);
+                return (figures[3] + input + chain, input, chain);
             }
             // Launches take longer at a lower clock.
             let latency = Machine::of(g, call.dtype).latency;
