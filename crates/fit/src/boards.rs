@@ -10,7 +10,7 @@ use crate::simplex::minimise;
 use crate::{deepbench, networks};
 use anyhow::Result;
 use preflop_core::Dtype;
-use preflop_core::gpu::{Architecture, Gpu};
+use preflop_core::gpu::{Architecture, Gpu, catalog};
 use preflop_core::kernels::conv::Task;
 use preflop_core::kernels::{plain_rivals, rnn_older, skinny, tensor_conv};
 use preflop_core::model::Precision;
@@ -18,10 +18,11 @@ use preflop_core::ops::{Op, Pass};
 use preflop_core::time::boards::Boards;
 use preflop_core::time::{Stack, TimeModel};
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// How firmly constants are held at their start.
+/// How firmly constants are held at their start, and those of recurrent layers, of which each pass of a generation has one GPU.
 const HOLD: f64 = 0.01;
+const FIRM: f64 = 0.1;
 
 /// The constants that minimise an error, near a start; constants of 0 in the start do not exist.
 fn nearest<const N: usize>(
@@ -29,11 +30,27 @@ fn nearest<const N: usize>(
     evaluations: usize,
     error: impl Fn(&[f64; N]) -> f64,
 ) -> [f64; N] {
-    let logs: Vec<f64> = start.iter().map(|c| c.ln()).collect();
-    let from = |at: &[f64]| -> [f64; N] { std::array::from_fn(|i| at[i].exp()) };
+    nearest_of(start, [true; N], HOLD, evaluations, error)
+}
+
+/// The same with constants that no row speaks of where they start.
+fn nearest_of<const N: usize>(
+    start: [f64; N],
+    spoken: [bool; N],
+    hold: f64,
+    evaluations: usize,
+    error: impl Fn(&[f64; N]) -> f64,
+) -> [f64; N] {
+    let free: Vec<usize> = (0..N).filter(|i| spoken[*i]).collect();
+    let logs: Vec<f64> = free.iter().map(|i| start[*i].ln()).collect();
+    let from = |at: &[f64]| -> [f64; N] {
+        let mut all = start;
+        free.iter().zip(at).for_each(|(i, log)| all[*i] = log.exp());
+        all
+    };
     let loss = |at: &[f64]| {
         let stray: f64 = at.iter().zip(&logs).map(|(a, b)| (a - b) * (a - b)).sum();
-        error(&from(at)) + HOLD * stray / N as f64
+        error(&from(at)) + hold * stray / N as f64
     };
     from(&minimise(&loss, &logs, 0.2, evaluations).0)
 }
@@ -116,7 +133,8 @@ pub fn constants(model: &TimeModel, rows: &Rows, gpus: &[Gpu], without: Option<u
         let teacher = own.first().map_or(generation, |m| gpus[m.gpu].architecture);
         // Not from the generation's own start, which comes from a study of its rows.
         let start = rnn_older::start(teacher, pass);
-        let found = nearest(start, 200, |f| {
+        let spoken = rnn_older::spoken(own.iter().map(|m| m.call.dtype));
+        let found = nearest_of(start, spoken, FIRM, 200, |f| {
             let mut tried = boards.clone();
             tried.set_recurrent(teacher, pass, *f);
             error(&slow.clone().with_boards(tried), &own, gpus)
@@ -153,7 +171,12 @@ pub fn tensor(
         .filter(|r| !left_out(&r.gpu) && r.precision != Precision::Fp32)
         .filter_map(|r| networks::parts(model, r))
         .collect();
-    nearest(tensor_conv::START, 250, |f| {
+    let on = runs.iter().filter(|r| r.precision != Precision::Fp32 && !left_out(&r.gpu));
+    let names: BTreeSet<&str> = on.map(|r| r.gpu.as_str()).collect();
+    let mut boards: Vec<Gpu> = names.into_iter().filter_map(|name| catalog::find(name).ok()).collect();
+    boards.extend(single.iter().map(|(_, gpu, _)| (*gpu).clone()).take(1));
+    let spoken = tensor_conv::spoken(&boards);
+    nearest_of(tensor_conv::START, spoken, HOLD, 250, |f| {
         let whole: f64 = parts.par_iter().map(|p| (p.seconds(f) / p.measured).ln().abs()).sum();
         let one: f64 =
             single.par_iter().map(|(t, g, s)| (tensor_conv::form(t, f, g).time / s).ln().abs()).sum();

@@ -26,6 +26,8 @@ pub struct Run {
     pub mode: Mode,
     optimizer: Option<OptimizerChoice>,
     channels_last: bool,
+    /// Did PyTorch 1 run it, and with it an image library of that time?
+    torch_1: bool,
     batch: u64,
     /// Bytes of images that are copied to the GPU inside the timed part.
     copied: f64,
@@ -95,6 +97,7 @@ pub fn runs(sets: &Sets) -> Result<Vec<Run>> {
                 mode,
                 optimizer: (stack == Stack::PYTORCH_2019).then_some(OptimizerChoice::NONE),
                 channels_last: field("layout") == "nhwc" || chosen,
+                torch_1: field("torch").starts_with("1."),
                 batch,
                 copied: copied * (batch * 3 * 224 * 224) as f64,
                 ms: field(time).parse()?,
@@ -114,6 +117,12 @@ fn iteration(run: &Run) -> Option<preflop_core::model::Iteration> {
         // The zoo's network is torchvision's, which turns tokens to the front for attention: it copies them, and its projection cannot add the
         // bias in the product. The library of these runs keeps images in front.
         iteration.steps.retain(|s| !matches!(s.call.name(), "add_bias" | "permute_copy"));
+    }
+    if run.stack == Stack::IMAGE_LIBRARY && run.model.starts_with("swin") {
+        // The zoo's network is torchvision's, which makes the shift's mask anew in each call and pads windows even by nothing. The library of these runs keeps
+        // the mask, and before PyTorch 2 it did not pad.
+        let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_string();
+        iteration.steps.retain(|s| !s.name.contains(".mask") && !(run.torch_1 && last(&s.name) == "pad"));
     }
     Some(iteration)
 }

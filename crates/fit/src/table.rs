@@ -93,6 +93,11 @@ impl Without<'_> {
     }
 }
 
+/// Is every row to be printed, prediction before measurement?
+pub fn rows_wanted() -> bool {
+    std::env::args().any(|a| a == "--rows")
+}
+
 /// Rows of single calls by models without their chip, with what timing a call adds.
 fn single(
     without: &mut Without,
@@ -105,7 +110,7 @@ fn single(
     }
     let mut out = BTreeMap::new();
     let sets = without.sets;
-    let shown = std::env::args().any(|a| a == "--rows");
+    let shown = rows_wanted();
     for (gpu, members) in by_gpu {
         let model = without.model(&sets.gpus[gpu].name)?.with_stack(stack);
         let machine = stranger(&sets.gpus[gpu].name)?;
@@ -283,6 +288,9 @@ fn whole_networks(without: &mut Without) -> Result<Vec<Scored>> {
         let scored: Vec<(&networks::Run, Scored)> =
             own.par_iter().filter_map(|r| Some((*r, networks::scored(&model, r, &machine)?))).collect();
         for (run, s) in scored {
+            if rows_wanted() {
+                println!("row {:.3} {:.3} {run:?}", s.predicted, s.measured);
+            }
             let transformer = run.transformer();
             let plain = run.precision == Precision::Fp32;
             let line = match (transformer, plain) {

@@ -2,6 +2,7 @@
 
 use crate::score::{Score, Scored, score};
 use crate::sets::Sets;
+use crate::table::rows_wanted;
 use crate::unseen::stranger;
 use anyhow::Result;
 use preflop_core::model::{Implementation, LowerOptions, Mode, OptimizerChoice, Precision, lower, zoo};
@@ -62,6 +63,9 @@ pub fn report(
         let items = if name == "gnmt" { batch * 2 * SENTENCE_TOKENS } else { batch } as f64;
         let measured = items / r[9].parse::<f64>()?;
         let pair = (p.time.0, measured);
+        if rows_wanted() {
+            println!("row {:.3} {:.3} {gpu} {name} {} {batch}", 1e3 * pair.0, 1e3 * pair.1, precision.name());
+        }
         lines.entry(line.to_string()).or_default().push(pair);
         lines.entry(format!("  {line} {gpu} {}", precision.name())).or_default().push(pair);
         every.push(Scored { predicted: p.time.0, measured, low: p.low.0, high: p.high.0 });

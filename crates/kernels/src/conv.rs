@@ -135,6 +135,15 @@ impl Task {
         }
     }
 
+    /// Share of the pixels that a data gradient reaches, and the taps that it sums for each of them. With a stride, pixels meet different
+    /// numbers of taps, and kernels before Hopper run through the largest for all; a filter smaller than the stride leaves pixels out.
+    pub fn gradient_taps(&self) -> (f64, f64) {
+        let c = &self.conv;
+        let [sh, sw] = c.stride;
+        let share = |taps: u64, stride: u64| (taps as f64 / stride as f64).min(1.0);
+        (share(c.r, sh) * share(c.s, sw), (c.r.div_ceil(sh) * c.s.div_ceil(sw)) as f64)
+    }
+
     /// Bytes that layout conversion or channel padding moves, and how many kernels it takes.
     ///
     /// NCHW tensors are transposed in blocks of 32 channels and 32 pixels or taps, so both count in full blocks; filters

@@ -5,7 +5,9 @@
 //!
 //! ```text
 //! implicit GEMM     the product of `conv.rs` with tiles of 128 x 32, 64, 128 (all tiles and split sums backward
-//!                   over weights), one image map as DRAM traffic
+//!                   over weights); results and filters at 0.8 of the DRAM's rate, the image that a filter slides over at bw.
+//!                   Strided data gradients sum ceil(r/stride)*ceil(s/stride) taps for every pixel; where the filter is smaller than
+//!                   the stride only the pixels that it reaches, and all are cleared first
 //! fused Winograd    F(2x2, 3x3): CTAs of 32 output tiles x 32 channels, 16 products of ci each
 //!                   ctas = min(b*ceil(th/4)*ceil(tw/8), ceil(b/2)*ceil(th/4)*ceil(tw/4)) * ceil(co/32)
 //!                   t = t0 + max(2*16*32*32*ci*ceil(ctas/SM)/(eff*peak/SM)*(1 + lone if one CTA an SM), x+y bytes/(bw*DRAM))
@@ -113,8 +115,9 @@ fn unstrided(task: &Task, edge: u64) -> bool {
     (c.r, c.s) == (edge, edge) && c.stride == [1, 1] && c.dilation == [1, 1] && c.groups == 1
 }
 
-/// Share of the DRAM bandwidth that implicit GEMMs of 1x1 filters reach: they read each pixel once, as products do.
-const POINTWISE_BW: f64 = 0.8;
+/// Share of the DRAM bandwidth at which implicit GEMMs move what they touch once: results, filters, and the pixels of 1x1 layers, as
+/// products do.
+const WRITTEN_BW: f64 = 0.8;
 
 /// Batch, rows and columns of the result, channels in and out as this pass has them.
 fn sizes(task: &Task) -> (f64, f64, f64, f64, f64) {
@@ -132,22 +135,30 @@ fn constants(f: &Figures) -> Constants {
 
 /// Implicit GEMM, which can do every task.
 pub fn gemm(task: &Task, f: &Figures, machine: &Machine) -> Tiling {
-    let (mut m, n, k) = task.dims(1.0);
+    let (mut m, n, mut k) = task.dims(1.0);
     let [x, w, y] = task.bytes();
+    let c = &task.conv;
     let backward = task.pass == Pass::Wgrad;
-    let taps = task.conv.r * task.conv.s;
+    let taps = c.r * c.s;
+    let mut cleared = 0.0;
     if task.pass == Pass::Dgrad {
-        // A filter smaller than the stride reaches only some of the pixels.
-        let [sh, sw] = task.conv.stride;
-        m *= (taps as f64 / (sh * sw) as f64).min(1.0);
+        let (share, sums) = task.gradient_taps();
+        m *= share;
+        k = sums * (c.co / c.groups) as f64;
+        if share < 1.0 {
+            cleared = x;
+        }
     }
+    // The image is read again and again around each pixel, what is written is written once.
+    let image = if task.pass == Pass::Dgrad { y } else { x };
+    let again = if taps == 1 { 1.0 } else { WRITTEN_BW / f[4] };
     let product = Product {
-        batch: task.conv.groups as f64,
+        batch: c.groups as f64,
         m,
         n,
         k,
         element: task.dtype.size(),
-        read: x + w + y,
+        read: x + w + y + (again - 1.0) * image,
         written: 0.0,
         max_split: if backward { 128.0 } else { 1.0 },
         min_part: 256.0,
@@ -155,9 +166,9 @@ pub fn gemm(task: &Task, f: &Figures, machine: &Machine) -> Tiling {
     };
     // 128 x 128, 128 x 64, 128 x 32; weight gradients have every shape.
     let allowed = if backward { 0b1_1111_1111 } else { 0b0_0001_0101 };
-    let c = Constants { bw: if taps == 1 { POINTWISE_BW } else { f[4] }, ..constants(f) };
-    let tiling = best_of(&product, &c, machine, &PLAIN_TILES, allowed);
-    Tiling { time: f[5] + tiling.time, ..tiling }
+    let tiling =
+        best_of(&product, &Constants { bw: WRITTEN_BW, ..constants(f) }, machine, &PLAIN_TILES, allowed);
+    Tiling { time: f[5] + tiling.time + cleared / (WRITTEN_BW * machine.dram), ..tiling }
 }
 
 fn fused(task: &Task, f: &Figures, machine: &Machine) -> Tiling {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! rho     = tensor FLOP per clock and SM of the format; tf32 counts double
-//! P       = rate * gain * (512/rho)^power * (early on Volta and Turing)
+//! P       = rate * (512/rho)^power * (gain, or early on Volta and Turing)
 //! share   = r/(r + small) * (1 + small/85),   r = bm*bn/(bm + bn)
 //! compute = least over tiles and splits of ceil(tiles*split/SM) * (SM*2*bm*bn*ceil32(K/split)/(P*share) + 1 us)
 //!           + (split > 1: 3 us + 4*M*N*split/(0.8*DRAM))
@@ -15,9 +15,13 @@
 //! NCHW as it is: 0 forward and 0.8 in gradients, without filters. Boards that sum in fp32 at half rate (`rho` 512) are not power
 //! limited and run above their boost clock, hence a gain above 1; boards with wider tensor cores stay below.
 //!
-//! Constants: fitted on whole networks on RTX 3090, TITAN V, RTX 2080 Ti and V100, with NCHW and NHWC rows (a study of
-//! published runs; GPUs left out in turn 14.4 %, in the fit 12.4 %). The six of [`START`] were fitted there, early and
-//! filters to the edge of their range; the other figures and the list of tiles were set by hand.
+//! M, N and K are those of `conv.rs` as the kernels run them: every tap of a filter has its channels rounded up to the 64 bytes that a step of the
+//! sum takes (a first layer of three channels does eleven times its FLOPs, as DeepBench shows on a V100), but for forward layers of up
+//! to four channels, which have kernels of their own since Ampere; strided data gradients sum the largest number of taps for each pixel. Volta's and Turing's data gradients do
+//! not split their sums (they take 134 us on a V100 with 8 or 16 images of 7 x 7 and 512 channels), and weight gradients have no tile of 32 rows.
+//!
+//! Constants: fitted on whole networks on RTX 3090, TITAN V, RTX 2080 Ti and V100, with NCHW and NHWC rows, and on DeepBench's 16-bit layers
+//! (V100). They start where a study of the published runs ended; what is no constant of [`Figures`] was set by hand.
 
 use super::conv::Task;
 use preflop_gpu::{Architecture, Gpu};
@@ -28,7 +32,7 @@ use preflop_units::math::Elementary as _;
 ///
 /// * gain: share of the datasheet's rate that boards with half-rate sums reach with large tiles
 /// * power: how that falls with wider tensor cores
-/// * early: what the first two generations reach of it
+/// * early: the same share in the first two generations
 /// * small: loss of small tiles, in elements
 /// * planes, filters: passes over activations and filters that a change of layout takes, of a read and a write each
 pub type Figures = [f64; 6];
@@ -37,7 +41,7 @@ pub type Figures = [f64; 6];
 pub const KEY: &str = "conv/tensor";
 
 /// Where fits start: figures of the study.
-pub const START: Figures = [1.27, 0.40, 0.60, 37.0, 0.76, 0.5];
+pub const START: Figures = [1.27, 0.40, 0.76, 37.0, 0.76, 0.5];
 
 /// Half the side of the tile whose share is 1.
 const FULL: f64 = 85.0;
@@ -86,6 +90,16 @@ pub fn applies(task: &Task, generation: Architecture, gpu: &Gpu) -> bool {
         && gpu.has_tensor(task.dtype)
 }
 
+fn first_two(gpu: &Gpu) -> bool {
+    matches!(gpu.architecture, Architecture::Volta | Architecture::Turing)
+}
+
+/// The constants that measurements on some GPUs speak of.
+pub fn spoken(gpus: &[Gpu]) -> [bool; 6] {
+    let (early, later) = (gpus.iter().any(first_two), gpus.iter().any(|g| !first_two(g)));
+    [later, true, early, true, true, true]
+}
+
 /// Seconds of a task.
 pub fn form(task: &Task, f: &Figures, gpu: &Gpu) -> TensorConv {
     let [gain, power, early, small, planes, filters] = *f;
@@ -93,10 +107,15 @@ pub fn form(task: &Task, f: &Figures, gpu: &Gpu) -> TensorConv {
     let sm = f64::from(gpu.sm_count);
     let rate = gpu.peak(task.dtype).0;
     let rho = rate / (sm * gpu.boost_clock.0) * if half { 1.0 } else { 2.0 };
-    let first_two = matches!(gpu.architecture, Architecture::Volta | Architecture::Turing);
-    let peak = rate * gain * (512.0 / rho).power(power) * if first_two { early } else { 1.0 };
+    let first_two = first_two(gpu);
+    let peak = rate * (512.0 / rho).power(power) * if first_two { early } else { gain };
     let dram = gpu.dram_sustained.0;
-    let (m, n, k) = padded(task);
+    let (m, n, k) = padded(task, first_two);
+    let most = match task.pass {
+        Pass::Wgrad => 128.0,
+        Pass::Dgrad if first_two => 1.0,
+        _ => 8.0,
+    };
     let mut best = TensorConv {
         time: f64::INFINITY,
         compute: f64::INFINITY,
@@ -107,6 +126,9 @@ pub fn form(task: &Task, f: &Figures, gpu: &Gpu) -> TensorConv {
         ctas: 1.0,
     };
     for (bm, bn) in TILES {
+        if task.pass == Pass::Wgrad && bm < 64.0 {
+            continue;
+        }
         let r = bm * bn / (bm + bn);
         let share = r / (r + small) * (1.0 + small / FULL);
         let grid = (m / bm).ceil() * (n / bn).ceil();
@@ -121,7 +143,6 @@ pub fn form(task: &Task, f: &Figures, gpu: &Gpu) -> TensorConv {
                 best = TensorConv { compute, tile: (bm, bn), split, ctas, ..best };
             }
             split *= 2.0;
-            let most = if task.pass == Pass::Wgrad { 128.0 } else { 8.0 };
             let short = task.pass == Pass::Wgrad && k / split < 256.0;
             if split > most || short || (task.pass != Pass::Wgrad && grid >= sm) {
                 break;
@@ -139,14 +160,26 @@ pub fn form(task: &Task, f: &Figures, gpu: &Gpu) -> TensorConv {
     TensorConv { time: LAUNCH + main + conversion, memory, conversion, ..best }
 }
 
-/// M, N and K with channels padded to 16 bytes; up to four input channels have kernels of their own.
-fn padded(task: &Task) -> (f64, f64, f64) {
-    let step: u64 = if task.dtype.is_half() { 8 } else { 4 };
-    let up = |channels: u64| channels.div_ceil(step) * step;
+/// M, N and K as kernels run them: channels padded to 16 bytes in tensors, and for every tap to the 64 bytes that a step takes.
+fn padded(task: &Task, first_two: bool) -> (f64, f64, f64) {
+    let (vector, step) = (task.vector(), 4 * task.vector());
     let c = &task.conv;
-    let few = task.pass == Pass::Fwd && c.ci <= 4;
-    let ci = if few { 4 } else { up(c.ci) };
-    Task { conv: preflop_ops::Conv { ci, co: up(c.co), ..*c }, ..*task }.dims(1.0)
+    let (ci, co) = (c.ci.next_multiple_of(vector), c.co.next_multiple_of(vector));
+    let taps = (c.r * c.s) as f64;
+    let results = (c.batch * c.oh() * c.ow()) as f64;
+    match task.pass {
+        Pass::Dgrad => {
+            let (share, sums) = task.gradient_taps();
+            let pixels = (c.batch * c.h * c.w) as f64;
+            (share * pixels, ci as f64, sums * co.next_multiple_of(step) as f64)
+        }
+        Pass::Wgrad => (co as f64, taps * ci.next_multiple_of(step) as f64, results),
+        _ => {
+            let few = c.ci <= 4 && !first_two;
+            let channels = if few { 4 } else { ci.next_multiple_of(step) };
+            (results, co as f64, taps * channels as f64)
+        }
+    }
 }
 
 #[cfg(test)]
