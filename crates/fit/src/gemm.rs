@@ -30,7 +30,8 @@ pub struct Row {
 impl Row {
     /// The GPU as this measurement sees it.
     fn machine(&self, gpus: &[Gpu]) -> Machine {
-        self.library.machine(&gpus[self.gpu], self.dtype)
+        let gpu = &gpus[self.gpu];
+        self.library.machine_of(&self.gemm, gpu, self.dtype, gpu.architecture)
     }
 }
 

@@ -263,6 +263,11 @@ fn operators(without: &mut Without) -> Result<()> {
             print(&format!("    {}", sets.gpus[*gpu].name), score(pairs.iter().copied()), None);
         }
         every.extend(by_gpu.into_values().flatten());
+        if what == "products" {
+            let others: Vec<&Measured> = picked.into_iter().filter(|m| !data::older_kernel(m)).collect();
+            let by_gpu = single(without, &others, Stack { call_s, ..Stack::NEUSIGHT })?;
+            print("    without the P4's rows by an older library", all(&by_gpu), None);
+        }
     }
     print("NeuSight operators", score(every), Some(11.0));
     Ok(())

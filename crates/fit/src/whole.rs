@@ -63,7 +63,9 @@ pub fn across_gpus() -> Settings {
 
 /// Published fp32 products. Under 0.2 ms their times are mostly the host's.
 pub fn plain_products(sets: &Sets) -> Result<Vec<gemm::Row>> {
-    let mut rows = gemm::rows(&data::fp32_products(sets)?, Library::Plain);
+    let mut measured = data::fp32_products(sets)?;
+    measured.retain(|m| !data::older_kernel(m));
+    let mut rows = gemm::rows(&measured, Library::Plain);
     rows.retain(|r| r.seconds > 2e-4);
     Ok(gemm::thinned(rows, 20_000))
 }

@@ -473,7 +473,8 @@ fn sustained_peaks(
         }
         _ => 1.0,
     };
-    let half_rate = half.is_some_and(|peak| peak.0 / clocks <= HALF_RATE);
+    // By fp16: an MI100 runs bf16 at half of it and is no such board.
+    let half_rate = tensor.get(Dtype::Fp16).or(half).is_some_and(|peak| peak.0 / clocks <= HALF_RATE);
     let share = if half_rate { HALF_RATE_SHARE } else { typical.tensor_share * power };
     for d in Dtype::MATH {
         let key = rate_key("sustained", d);
@@ -541,6 +542,14 @@ mod tests {
         assert!((gpu.dram_sustained.gbs() - 85.0).abs() < 1e-9);
         assert!(gpu.assumptions.iter().any(|a| a.key == "sustained.dram_gbs"));
         assert_eq!(gpu.peak(Dtype::Bf16), gpu.peak(Dtype::Fp32));
+    }
+
+    #[test]
+    fn slow_bf16_does_not_make_a_board_for_desks() {
+        let file =
+            format!("{SMALL}[peak.tensor]\nfp16_tflops = 10.24\nbf16_tflops = 5.12\nfp32_tflops = 2.56\n");
+        let gpu = parse(&file, "small.toml").unwrap();
+        assert!(gpu.sustained_peak(Dtype::Fp32).tflops() < 2.56);
     }
 
     #[test]

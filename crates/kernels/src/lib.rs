@@ -14,6 +14,7 @@ pub mod plain_conv;
 pub mod plain_rivals;
 pub mod rnn;
 pub mod rnn_older;
+pub mod row_reads;
 pub mod rows;
 pub mod skinny;
 pub mod stream;
@@ -55,6 +56,8 @@ pub struct Machine {
     pub latency: f64,
     /// Do arithmetic and traffic hinder each other where they take about as long?
     pub soft: bool,
+    /// Are operands read in pieces along the sum ([`row_reads`])?
+    pub in_pieces: bool,
 }
 
 /// How calls of one shape follow each other in a measurement: over how many sets of operands, and how sharply the L2
@@ -117,6 +120,7 @@ impl Machine {
             drain: drain(gpu, dtype),
             latency: LATENCY_CLOCK / gpu.boost_clock.0,
             soft: false,
+            in_pieces: false,
         }
     }
 

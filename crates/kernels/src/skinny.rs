@@ -9,10 +9,10 @@
 //! ```
 //!
 //! Where `part` is the length of one part of the sum, a multiple of eight; sums are split (from Volta on) while a part has 64 elements and the grid at most four
-//! CTAs an SM. `lat` is at the clock of [`Machine::latency`]. eff, small, lat, bw and t0 are fitted (`crates/fit/src/boards.rs`).
+//! CTAs an SM. Where operands are read in pieces along the sum ([`row_reads`]), bw is the share of such reads: a TITAN Xp takes 64 to 256 columns at 0.26 of its memory's rate when the matrix lies so, and twice as fast when not. `lat` is at the clock of [`Machine::latency`]. eff, small, lat, bw and t0 are fitted (`crates/fit/src/boards.rs`).
 
-use super::Machine;
 use super::tile::Tiling;
+use super::{Machine, row_reads};
 use preflop_gpu::Architecture;
 use preflop_ops::{Gemm, GemmKind};
 use preflop_units::math::Elementary as _;
@@ -46,6 +46,9 @@ const TILES: [(f64, f64); 13] = [
 /// Products with fewer rows or columns than the first are skinny, those with more than the second are not; batched ones have kernels of their own.
 const EDGE: [f64; 2] = [256.0, 512.0];
 
+/// Up to this many rows or columns libraries have kernels of other kinds.
+pub const FEWEST: u64 = 32;
+
 /// How far a product is skinny: 1 up to 256 rows or columns, 0 from 512 on.
 pub fn share(g: &Gemm) -> f64 {
     if g.kind == GemmKind::Bmm {
@@ -70,7 +73,9 @@ fn at_rate(g: &Gemm, f: &Figures, machine: &Machine, splits: bool) -> Tiling {
     let [eff, small, lat, bw, t0] = *f;
     let (m, n, k) = (g.m as f64, g.n as f64, g.k as f64);
     let bytes = 4.0 * (m * k + k * n + m * n) * g.batch as f64;
-    let dram = bytes / (bw * machine.dram);
+    // Kernels for the fewest rows or columns read whole lines.
+    let in_pieces = machine.in_pieces && g.m.min(g.n) > FEWEST;
+    let dram = bytes / (if in_pieces { row_reads::SHARE } else { bw } * machine.dram);
     let mut best = Tiling {
         time: f64::INFINITY,
         compute: f64::INFINITY,

@@ -26,7 +26,7 @@
 //! again and again stay in the L2 when all sets of them fit ([`super::Reuse`]). HOT is the rate from the L2 then, and
 //! `lat` makes latencies longer on GPUs with a lower clock, D is what one result costs on its way out ([`Machine`]).
 
-use super::Machine;
+use super::{Machine, row_reads};
 use preflop_units::math::Elementary as _;
 
 /// Fitted constants of one kernel class.
@@ -203,6 +203,9 @@ struct Fixed {
     drain: f64,
     latency: f64,
     soft: bool,
+    /// Of operands that are read in pieces along the sum.
+    pieces: Option<Machine>,
+    written: f64,
 }
 
 impl Fixed {
@@ -221,6 +224,8 @@ impl Fixed {
             drain: c.drain * machine.drain,
             latency: machine.latency,
             soft: machine.soft,
+            pieces: machine.in_pieces.then_some(*machine),
+            written: p.written / (c.bw * machine.dram),
         }
     }
 
@@ -238,6 +243,10 @@ impl Fixed {
         let grid = up(p.m / bm) * up(p.n / bn) * p.batch;
         let occ = (16384.0 / (bm * bn)).floor().clamp(1.0, 4.0);
         let teff = 1.0 / (1.0 + c.slope * (1.0 / bm + 1.0 / bn));
+        let dram = match &self.pieces {
+            Some(machine) => row_reads::memory(p, (bm, bn), machine) + self.written,
+            None => self.dram,
+        };
         let mut least = f64::INFINITY;
         let mut s = 1.0;
         loop {
@@ -253,14 +262,15 @@ impl Fixed {
             } else {
                 0.0
             };
-            let time = self.together(compute, l2) + latency + reduction;
+            let pages = self.pieces.as_ref().map_or(0.0, |m| row_reads::pages(p.k, ks, wv, (bm, bn), m));
+            let time = self.together(compute, l2.max(pages), dram) + latency + reduction;
             least = least.min(time);
             if time < best.time {
                 *best = Tiling {
                     time,
                     compute,
                     l2,
-                    dram: self.dram,
+                    dram,
                     latency,
                     reduction,
                     bm,
@@ -282,12 +292,12 @@ impl Fixed {
     }
 
     /// Seconds of arithmetic and traffic together: the longest of them, or their 4-norm where they hinder each other.
-    fn together(&self, compute: f64, l2: f64) -> f64 {
+    fn together(&self, compute: f64, l2: f64, dram: f64) -> f64 {
         if !self.soft {
-            return compute.max(l2).max(self.dram);
+            return compute.max(l2).max(dram);
         }
         let fourth = |x: f64| (x * x) * (x * x);
-        (fourth(compute) + fourth(l2) + fourth(self.dram)).sqrt().sqrt()
+        (fourth(compute) + fourth(l2) + fourth(dram)).sqrt().sqrt()
     }
 
     fn nothing(&self) -> Tiling {
@@ -428,6 +438,7 @@ mod tests {
         drain: 2.0 * 132.0 / 790e12,
         latency: 1.0,
         soft: false,
+        in_pieces: false,
     };
 
     fn product(m: f64, n: f64, k: f64) -> Product {

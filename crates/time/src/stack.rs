@@ -26,6 +26,8 @@ pub struct Stack {
     pub slow_steps: bool,
     /// What recurrent layers take longer at batch 32 on Pascal, forward and backward: cuDNN 6 has a poor kernel there.
     pub pascal_batch_32: [f64; 2],
+    /// Do products on Pascal run in tiles of 128 x 128? Libraries of its time had such kernels; those of CUDA 12 take smaller ones ([`preflop_kernels::row_reads`]).
+    pub wide_pascal: bool,
 }
 
 impl Stack {
@@ -40,6 +42,7 @@ impl Stack {
         call_s: 0.0,
         slow_steps: false,
         pascal_batch_32: [1.0; 2],
+        wide_pascal: false,
     };
 
     /// Library calls of DeepBench: mean over calls that the host launches.
@@ -51,6 +54,7 @@ impl Stack {
         call_s: 8e-6,
         slow_steps: true,
         pascal_batch_32: [1.64, 2.25],
+        wide_pascal: true,
         ..Self::CURRENT
     };
 
