@@ -1,8 +1,7 @@
-//! Prefill and decode steps of language models on an H200 against predictions (`h200/llm.csv`).
+//! Prefill and decode steps of language models on the project's own GPU against predictions (`llm.csv`): time, kernels, memory, and what the host is taken to do.
 
 use crate::sets::Sets;
 use anyhow::{Context as _, Result};
-use preflop_core::gpu::catalog;
 use preflop_core::model::{CacheKind, LowerOptions, Mode, Precision, Run, Stage, launched, lower, zoo};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
@@ -13,11 +12,22 @@ const NAMES: [(&str, &str); 2] = [("llama-1b", "llama-1b"), ("llama-8b", "llama-
 /// Prints every row and the mean errors by kind of step.
 pub fn report(sets: &Sets) -> Result<()> {
     let mut reader = csv::Reader::from_reader(sets.open(&sets.own("llm.csv")?)?);
-    let (model, gpu) = (TimeModel::embedded(), catalog::find("h200")?);
+    let (model, gpu) = (TimeModel::embedded(), &sets.gpus[sets.own_gpu()?]);
     let mut groups: Vec<(String, Vec<[f64; 3]>)> = Vec::new();
     println!(
-        "{:<10} {:>5} {:>7} {:<14} {:>9} {:>9} {:>7} {:>7} {:>7}",
-        "model", "batch", "context", "step", "ms", "predicted", "error", "busy", "memory"
+        "{:<10} {:>5} {:>7} {:<21} {:>9} {:>9} {:>7} {:>7} {:>7} {:>11} {:>9} {:>7}",
+        "model",
+        "batch",
+        "context",
+        "step",
+        "ms",
+        "predicted",
+        "error",
+        "busy",
+        "memory",
+        "kernels",
+        "operators",
+        "modules"
     );
     for record in reader.records() {
         let r = record?;
@@ -33,7 +43,7 @@ pub fn report(sets: &Sets) -> Result<()> {
         let graph = zoo::build_stage(name, Some(batch), Some(context), stage)?;
         let options = LowerOptions { mode: Mode::Infer, precision: Precision::Bf16, optimizer: None };
         let iteration = launched(lower(&graph, &options)?, run);
-        let p = model.predict_iteration(&iteration, &gpu);
+        let p = model.predict_iteration(&iteration, gpu);
         let off = |predicted: f64, measured: f64| 100.0 * (predicted / measured - 1.0);
         let errors = [
             off(p.time.ms(), number(5)?),
@@ -43,13 +53,17 @@ pub fn report(sets: &Sets) -> Result<()> {
         let host = p.host > p.gpu_wall;
         let kind = format!("{} {}{}", &r[3], &r[4], if host { ", host" } else { "" });
         println!(
-            "{:<10} {batch:>5} {context:>7} {kind:<21} {:>9} {:>9.3} {:>6.1}% {:>6.1}% {:>6.1}%",
+            "{:<10} {batch:>5} {context:>7} {kind:<21} {:>9} {:>9.3} {:>6.1}% {:>6.1}% {:>6.1}% {:>5}/{:>5.0} {:>9} {:>7}",
             &r[0],
             &r[5],
             p.time.ms(),
             errors[0],
             errors[1],
-            errors[2]
+            errors[2],
+            &r[7],
+            p.launches,
+            iteration.host.forward_ops,
+            iteration.host.module_calls
         );
         match groups.iter_mut().find(|(k, _)| *k == kind) {
             Some((_, list)) => list.push(errors),

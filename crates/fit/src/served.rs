@@ -13,6 +13,7 @@ use preflop_language::served::attention::{Prompt, Token};
 use preflop_language::served::constants::write_trees;
 use preflop_language::served::experts::{Experts, Load, TILES};
 use preflop_language::served::forms::{Constant, FEATURES, Shape};
+use preflop_language::served::products::Product;
 use preflop_language::served::tuned::tuned;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -99,6 +100,16 @@ fn new_tokens(sets: &Sets) -> Result<Vec<Row>> {
     })
 }
 
+/// Products with one scale for each row of activations, and the kernel that quantises them.
+fn products(sets: &Sets) -> Result<Vec<Row>> {
+    rows(sets, "gemm_quantized.csv.gz", |text| {
+        (text("dtype") == "fp8").then(|| {
+            let [m, n, k] = ["m", "n", "k"].map(|side| number(text, side));
+            Shape::Product(Product { m, n, k, sets: Product::PUBLISHED })
+        })
+    })
+}
+
 /// Layers whose experts are all on one GPU: with experts spread over several, the file does not say which tokens a GPU gets (times stay the same from 2 to 8 parts).
 fn expert_layers(sets: &Sets, published: &str, bytes: f64, dtype: Dtype) -> Result<Vec<Row>> {
     let mut loads: BTreeMap<[u64; 4], Load> = BTreeMap::new();
@@ -133,10 +144,10 @@ fn expert_layers(sets: &Sets, published: &str, bytes: f64, dtype: Dtype) -> Resu
     Ok(out)
 }
 
-/// The constants that make the mean of |ln(predicted/measured)| least, over kinds and GPUs with equal weight.
-fn fit(kinds: &[Vec<&Row>], constants: &[Constant], gpus: &[Gpu]) -> Vec<f64> {
+/// The constants that make the mean of |ln(predicted/measured)| least, over GPUs with equal weight.
+fn fit(rows: &[&Row], constants: &[Constant], gpus: &[Gpu]) -> Vec<f64> {
     let mut looked: Vec<(&Row, f64)> = Vec::new();
-    for (rows, gpu) in kinds.iter().flat_map(|rows| (0..gpus.len()).map(move |gpu| (rows, gpu))) {
+    for gpu in 0..gpus.len() {
         let own: Vec<&&Row> = rows.iter().filter(|r| r.gpu == gpu).collect();
         let step = own.len().div_ceil(LOOKED_AT).max(1);
         let taken = own.len().div_ceil(step).max(1) as f64;
@@ -174,38 +185,29 @@ fn samples(rows: &[&Row], constants: &[f64], gpus: &[Gpu]) -> Vec<Sample> {
     rows.iter().enumerate().map(sample).collect()
 }
 
-/// A kind of kernel: its name here, and its rows.
+/// A kind of kernel: its name here, its rows, and the constants of its form.
 struct Kind {
-    name: String,
-    rows: Vec<Row>,
-}
-
-impl Kind {
-    fn of(&self, gpu: usize) -> Vec<&Row> {
-        self.rows.iter().filter(|r| r.gpu == gpu).collect()
-    }
-}
-
-/// Kinds that share a form and its constants.
-struct Family {
     name: &'static str,
-    kinds: Vec<Kind>,
+    rows: Vec<Row>,
     constants: &'static [Constant],
 }
 
-impl Family {
+impl Kind {
     /// # Panics
     /// Without a row.
-    fn new(name: &'static str, kinds: Vec<Kind>) -> Self {
-        let constants = kinds[0].rows[0].shape.constants();
-        Self { name, kinds, constants }
+    fn new(name: &'static str, rows: Vec<Row>) -> Self {
+        let constants = rows[0].shape.constants();
+        Self { name, rows, constants }
+    }
+
+    fn of(&self, gpu: usize) -> Vec<&Row> {
+        self.rows.iter().filter(|r| r.gpu == gpu).collect()
     }
 
     /// Constants fitted on all rows but one GPU's.
     fn without(&self, gpu: Option<usize>, gpus: &[Gpu]) -> Option<Vec<f64>> {
-        let kinds: Vec<Vec<&Row>> =
-            self.kinds.iter().map(|k| k.rows.iter().filter(|r| Some(r.gpu) != gpu).collect()).collect();
-        kinds.iter().any(|k: &Vec<&Row>| !k.is_empty()).then(|| fit(&kinds, self.constants, gpus))
+        let rows: Vec<&Row> = self.rows.iter().filter(|r| Some(r.gpu) != gpu).collect();
+        (!rows.is_empty()).then(|| fit(&rows, self.constants, gpus))
     }
 }
 
@@ -254,82 +256,73 @@ fn mean_error(ratios: impl Iterator<Item = f64>) -> f64 {
 /// Fits all, prints the table, and writes the files where asked: constants to `served.toml` in this folder, trees to `served.bin`.
 pub fn run(sets: &Sets, update: Option<&Path>) -> Result<()> {
     let gpus = SYSTEMS.iter().map(|(_, name)| catalog::find(name)).collect::<Result<Vec<_>, _>>()?;
-    let kind = |name: &str, rows| Kind { name: name.to_string(), rows };
-    let experts = |name: &str, published: &str, bytes, dtype| -> Result<Kind> {
-        Ok(kind(&format!("experts.{name}"), expert_layers(sets, published, bytes, dtype)?))
-    };
-    let families = [
-        Family::new("prompt", vec![kind("prompt", prompts(sets)?)]),
-        Family::new("token", vec![kind("token", new_tokens(sets)?)]),
-        Family::new(
-            "experts",
-            vec![
-                experts("bf16", "bfloat16", 2.0, Dtype::Bf16)?,
-                experts("fp8", "fp8_block", 1.0, Dtype::Fp8)?,
-            ],
-        ),
-        Family::new("experts.int4", vec![experts("int4", "int4_wo", 0.515_625, Dtype::Bf16)?]),
-        Family::new("experts.nvfp4", vec![experts("nvfp4", "nvfp4", 0.5625, Dtype::Fp4)?]),
+    let experts = |published: &str, bytes, dtype| expert_layers(sets, published, bytes, dtype);
+    let kinds = [
+        Kind::new("prompt", prompts(sets)?),
+        Kind::new("token", new_tokens(sets)?),
+        Kind::new("product.fp8", products(sets)?),
+        Kind::new("experts.bf16", experts("bfloat16", 2.0, Dtype::Bf16)?),
+        Kind::new("experts.fp8", experts("fp8_block", 1.0, Dtype::Fp8)?),
+        Kind::new("experts.int4", experts("int4_wo", 0.515_625, Dtype::Bf16)?),
+        Kind::new("experts.nvfp4", experts("nvfp4", 0.5625, Dtype::Fp4)?),
     ];
     let (mut file, mut forests) = (String::from(HEADER), BTreeMap::new());
     println!(
         "{:<14} {:<14} {:>6} {:>10} {:>10} {:>10} {:>16}",
         "kernels", "GPU", "rows", "left out", "untuned", "in the fit", "cross-validated"
     );
-    for family in &families {
+    for kind in &kinds {
         // Every GPU left out in turn, and none.
         let turns: Vec<Option<usize>> = (0..gpus.len()).map(Some).chain([None]).collect();
         let mut lists: Vec<Option<Vec<f64>>> =
-            turns.par_iter().map(|gpu| family.without(*gpu, &gpus)).collect();
+            turns.par_iter().map(|gpu| kind.without(*gpu, &gpus)).collect();
         let Some(all) = lists.pop().flatten() else { continue };
-        writeln!(file, "\n# {}", family.constants.iter().map(|c| c.name).collect::<Vec<_>>().join(", "))?;
-        for kind in &family.kinds {
-            let mut means = [0.0; 3];
-            let mut count = 0.0;
-            for (g, gpu) in gpus.iter().enumerate() {
-                let own = kind.of(g);
-                if own.is_empty() {
-                    continue;
-                }
-                let (forest, validated) = learn(&own, &all, &gpus);
-                let fitted = closed(&own, &all, &gpus, false);
-                let outside = lists[g]
-                    .as_ref()
-                    .map(|list| [closed(&own, list, &gpus, false), closed(&own, list, &gpus, true), fitted]);
-                let said = |i: usize| outside.map_or("-".to_string(), |e| format!("{:.1} %", e[i]));
-                println!(
-                    "{:<14} {:<14} {:>6} {:>10} {:>10} {fitted:>8.1} % {validated:>14.1} %",
-                    kind.name,
-                    gpu.name,
-                    own.len(),
-                    said(0),
-                    said(1)
-                );
-                writeln!(
-                    file,
-                    "# {} on {}: {} rows, {} with it left out, {fitted:.1} % in the fit, {validated:.1} % cross-validated",
-                    kind.name,
-                    gpu.name,
-                    own.len(),
-                    said(0)
-                )?;
-                if let Some(errors) = outside {
-                    count += 1.0;
-                    means.iter_mut().zip(errors).for_each(|(m, e)| *m += e);
-                }
-                forests.insert(format!("{}/{}", kind.name, gpu.architecture.name()), forest);
+        writeln!(file, "\n# {}", kind.constants.iter().map(|c| c.name).collect::<Vec<_>>().join(", "))?;
+        let mut means = [0.0; 3];
+        let mut count = 0.0;
+        for (g, gpu) in gpus.iter().enumerate() {
+            let own = kind.of(g);
+            if own.is_empty() {
+                continue;
             }
-            if count > 0.0 {
-                let [left_out, untuned, fitted] = means.map(|m| m / count);
-                println!(
-                    "{:<14} {:<14} {:>6} {left_out:>8.1} % {untuned:>8.1} % {fitted:>8.1} %",
-                    kind.name,
-                    "mean",
-                    kind.rows.len()
-                );
+            let (forest, validated) = learn(&own, &all, &gpus);
+            let fitted = closed(&own, &all, &gpus, false);
+            let outside = lists[g]
+                .as_ref()
+                .map(|list| [closed(&own, list, &gpus, false), closed(&own, list, &gpus, true), fitted]);
+            let said = |i: usize| outside.map_or("-".to_string(), |e| format!("{:.1} %", e[i]));
+            println!(
+                "{:<14} {:<14} {:>6} {:>10} {:>10} {fitted:>8.1} % {validated:>14.1} %",
+                kind.name,
+                gpu.name,
+                own.len(),
+                said(0),
+                said(1)
+            );
+            writeln!(
+                file,
+                "# {} on {}: {} rows, {} with it left out, {fitted:.1} % in the fit, {validated:.1} % cross-validated",
+                kind.name,
+                gpu.name,
+                own.len(),
+                said(0)
+            )?;
+            if let Some(errors) = outside {
+                count += 1.0;
+                means.iter_mut().zip(errors).for_each(|(m, e)| *m += e);
             }
+            forests.insert(format!("{}/{}", kind.name, gpu.architecture.name()), forest);
         }
-        writeln!(file, "\"{}\" = {}", family.name, list(&all))?;
+        if count > 0.0 {
+            let [left_out, untuned, fitted] = means.map(|m| m / count);
+            println!(
+                "{:<14} {:<14} {:>6} {left_out:>8.1} % {untuned:>8.1} % {fitted:>8.1} %",
+                kind.name,
+                "mean",
+                kind.rows.len()
+            );
+        }
+        writeln!(file, "\"{}\" = {}", kind.name, list(&all))?;
     }
     if let Some(folder) = update {
         std::fs::write(folder.join("served.toml"), file)?;

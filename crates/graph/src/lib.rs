@@ -29,7 +29,7 @@ pub use optimizer::{Implementation, OptimizerChoice, Rule};
 pub use precision::Precision;
 pub use stage::{CacheKind, Stage};
 
-use preflop_ops::OpCall;
+use preflop_ops::{ElementwiseKind, Op, OpCall};
 use preflop_units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -195,6 +195,29 @@ pub struct Iteration {
     /// Are algorithms of convolutions found by trial (`cudnn.benchmark`), not by the library's heuristic?
     #[serde(default)]
     pub autotuned: bool,
+    /// Which of its operators stand in for kernels that were not measured.
+    #[serde(default)]
+    pub stand_ins: StandIns,
+}
+
+/// Operators whose bytes are those of kernels that nobody measured: their times are as uncertain as what is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StandIns {
+    /// The optimizer's step (8-bit or paged states).
+    pub optimizer: bool,
+    /// Copies in forward and backward (weights of 4 bits that are widened).
+    pub copies: bool,
+}
+
+impl StandIns {
+    /// Does a step stand in for another kernel?
+    pub fn has(self, step: &Step) -> bool {
+        match (&step.call.op, step.phase) {
+            (_, Phase::Optimizer) => self.optimizer,
+            (Op::Elementwise(e), _) => self.copies && e.kind == ElementwiseKind::Copy,
+            _ => false,
+        }
+    }
 }
 
 /// An iteration that is fixed: its number formats, mode and batch are as recorded.

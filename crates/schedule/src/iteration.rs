@@ -116,6 +116,8 @@ fn host_launches(call: &OpCall, launches: f64) -> f64 {
     }
 }
 
+/// An operator that stands in for an unmeasured kernel may take so many times as long, or as much less: what is said of operators without measurements.
+const STAND_IN: f64 = 2.0;
 /// Share of a family's error that all its operators have in common: it does not cancel in a sum.
 const COMMON_ERROR: f64 = 0.5;
 /// Share of a network's time above which it counts as convolutional or recurrent.
@@ -250,6 +252,12 @@ fn scheduled(
         one.time = one.time * warmth;
         one.low = one.low * warmth;
         one.high = one.high * warmth;
+        // What stands in for another kernel is no better known than what nobody measured.
+        let unmeasured = iteration.stand_ins.has(s);
+        if unmeasured {
+            one.low = one.low.min(one.time * (1.0 / STAND_IN));
+            one.high = one.high.max(one.time * STAND_IN);
+        }
         let count = f64::from(s.count);
         let streams = one.abreast;
         out.gpu_wall += one.time * count;
@@ -266,10 +274,11 @@ fn scheduled(
         launched += host_launches(call, one.launches) * count;
         by_bound[one.bound as usize] += one.time.0 * count;
         // Equal calls in equal places have the same logs, which take longer than the sums.
-        if logs[place].0 != warmth {
+        if logs[place].0 != warmth && !unmeasured {
             logs[place] = (warmth, Spread::logs(&one));
         }
-        spread.add(call.family(), one.time.0, logs[place].1, count);
+        let log = if unmeasured { Spread::logs(&one) } else { logs[place].1 };
+        spread.add(call.family(), one.time.0, log, count);
         out.steps.push(StepPrediction { step, call: place, count, one, streams });
     }
     // A replayed graph is one launch of the host, and its kernels follow each other without it.
@@ -375,6 +384,39 @@ mod tests {
             (ElementwiseKind::Add, Phase::Optimizer),
         ] {
             assert!((warmth(&call(kind, 1 << 16), phase, &gpu) - 1.0).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn what_stands_in_for_an_unmeasured_kernel_widens_the_interval() {
+        use preflop_graph::{StandIns, Step};
+        use preflop_ops::Elementwise;
+        use preflop_units::dtype::Dtype;
+        let (model, gpu) = (TimeModel::embedded(), preflop_gpu::catalog::find("h200").unwrap());
+        let step = |kind, phase| Step {
+            name: String::new(),
+            phase,
+            call: OpCall::fwd(Op::Elementwise(Elementwise { kind, n: 1 << 28 }), Dtype::Bf16),
+            count: 1,
+        };
+        let steps = vec![
+            step(ElementwiseKind::Copy, Phase::Forward),
+            step(ElementwiseKind::Add, Phase::Forward),
+            step(ElementwiseKind::Add, Phase::Optimizer),
+        ];
+        let asked = |stand_ins| {
+            let iteration = Iteration { steps: steps.clone(), stand_ins, ..Iteration::default() };
+            model.predict_iteration(&iteration, &gpu)
+        };
+        let known = asked(StandIns::default());
+        for stand_ins in
+            [StandIns { optimizer: true, copies: false }, StandIns { optimizer: false, copies: true }]
+        {
+            let wider = asked(stand_ins);
+            assert_eq!((wider.time, wider.gpu_busy), (known.time, known.gpu_busy));
+            assert!(wider.low < known.low * 0.95 && wider.high > known.high * 1.05, "{wider:?}");
+            let doubled = wider.steps.iter().filter(|s| s.one.high >= s.one.time * STAND_IN).count();
+            assert_eq!(doubled, 1);
         }
     }
 

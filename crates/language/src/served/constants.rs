@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 const FILE: &str = include_str!("../../data/fitted/served.toml");
 const TREES: &[u8] = include_bytes!("../../data/fitted/served.bin");
 
-/// Constants of each form (`prompt`, `token`, `experts`, ..).
+/// Constants of each form (`prompt`, `token`, `experts.bf16`, ..).
 pub type Lists = BTreeMap<String, Vec<f64>>;
 
 /// A forest that is decoded when it is first asked.
@@ -29,14 +29,6 @@ pub struct Constants {
 #[serde(deny_unknown_fields)]
 struct File {
     kernels: Lists,
-}
-
-/// The list of constants that a kind of kernel uses: bf16 and fp8 experts are one kernel in two formats.
-pub fn list_of(kind: &str) -> &str {
-    match kind {
-        "experts.bf16" | "experts.fp8" => "experts",
-        other => other,
-    }
 }
 
 /// Packs forests by name.
@@ -80,12 +72,12 @@ impl Constants {
         self.forests.contains_key(&format!("{kind}/{}", gpu.architecture.name()))
     }
 
-    /// Seconds of a kernel on a GPU: `prompt`, `token`, `experts.bf16`, `experts.fp8`, `experts.int4` or `experts.nvfp4`. The closed form with constants that all GPUs share, and what
+    /// Seconds of a kernel on a GPU: `prompt`, `token`, `experts.bf16`, `experts.fp8`, `experts.int4`, `experts.nvfp4` or `product.fp8`. The closed form with constants that all GPUs share, and what
     /// the trees of its generation, where that was measured, know beside it.
     pub fn seconds(&self, kind: &str, shape: &Shape, gpu: &Gpu) -> f64 {
         let usable =
             |l: &&Vec<f64>| l.len() == shape.constants().len() && l.iter().all(|x| x.is_finite() && *x > 0.0);
-        let list = self.lists.get(list_of(kind)).filter(usable);
+        let list = self.lists.get(kind).filter(usable);
         // Without a list a form takes where its constants start.
         let form = shape.form(list.map_or(&[], Vec::as_slice), gpu);
         let log =
@@ -107,9 +99,19 @@ mod tests {
         let constants = Constants::embedded();
         assert_eq!(
             all.kernels.keys().collect::<Vec<_>>(),
-            ["experts", "experts.int4", "experts.nvfp4", "prompt", "token"]
+            [
+                "experts.bf16",
+                "experts.fp8",
+                "experts.int4",
+                "experts.nvfp4",
+                "product.fp8",
+                "prompt",
+                "token"
+            ]
         );
-        for (list, form) in [("prompt", PROMPT.len()), ("token", TOKEN.len()), ("experts", GROUPED.len())] {
+        for (list, form) in
+            [("prompt", PROMPT.len()), ("token", TOKEN.len()), ("experts.bf16", GROUPED.len())]
+        {
             assert_eq!(all.kernels[list].len(), form, "{list}");
         }
         let trees = open_trees(TREES).unwrap();
@@ -117,7 +119,7 @@ mod tests {
         for name in trees.keys() {
             let (kind, generation) = name.split_once('/').unwrap();
             let generation = Architecture::ALL.into_iter().find(|a| a.name() == generation).unwrap();
-            assert!(constants.forest(kind, generation).is_some() && all.kernels.contains_key(list_of(kind)));
+            assert!(constants.forest(kind, generation).is_some() && all.kernels.contains_key(kind));
         }
     }
 

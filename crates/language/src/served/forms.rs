@@ -1,16 +1,17 @@
 //! Closed forms of a server's kernels. Times are seconds; every constant is a share of a datasheet or measured figure, a number of cycles, or a time. The constants are the same
-//! for all GPUs: what differs is how kernels are laid out ([`super::attention`], [`super::experts`]) and the GPU's figures.
+//! for all GPUs: what differs is how kernels are laid out ([`super::attention`], [`super::experts`], [`super::products`]) and the GPU's figures.
 //!
 //! ```text
 //! bytes = B * (miss / (mb * DRAM) + (1 - miss) / (hot * L2)),  miss = clamp(B / (keep * L2 size) - 1, 0, 1), or 1 where nothing was kept
 //! join  = (a^n + b^n)^(1/n)
 //! ```
 //!
-//! Fitted on the attention and expert layers of ai-dynamo/aiconfigurator (Apache-2.0; SGLang 0.5.10). `preflop-fit served` prints how far they are off, first with the whole
+//! Fitted on the attention, expert layers and fp8 products of ai-dynamo/aiconfigurator (Apache-2.0; SGLang 0.5.10). `preflop-fit served` prints how far they are off, first with the whole
 //! GPU left out.
 
 use super::attention::{self, PROMPT, Prompt, TOKEN, Token};
-use super::experts::{self, Experts, GROUPED, WIDENED};
+use super::experts::{self, Experts, GROUPED, SCALED, WIDENED};
+use super::products::{self, PRODUCT, Product};
 use preflop_core::Gpu;
 use preflop_core::learned::trees::{Features, MAX_FEATURES};
 use preflop_core::units::math::Elementary as _;
@@ -46,6 +47,8 @@ pub enum Shape {
     Token(Token),
     /// A layer of experts.
     Experts(Experts),
+    /// A product in 8-bit floats.
+    Product(Product),
 }
 
 impl Shape {
@@ -55,7 +58,9 @@ impl Shape {
             Self::Prompt(a) => attention::prompt(a, constants, gpu),
             Self::Token(a) => attention::token(a, constants, gpu),
             Self::Experts(a) if a.widened() => experts::widened(a, constants, gpu),
+            Self::Experts(a) if a.scaled() => experts::scaled(a, constants, gpu),
             Self::Experts(a) => experts::grouped(a, constants, gpu),
+            Self::Product(a) => products::product(a, constants, gpu),
         }
     }
 
@@ -65,7 +70,9 @@ impl Shape {
             Self::Prompt(_) => &PROMPT,
             Self::Token(_) => &TOKEN,
             Self::Experts(a) if a.widened() => &WIDENED,
+            Self::Experts(a) if a.scaled() => &SCALED,
             Self::Experts(_) => &GROUPED,
+            Self::Product(_) => &PRODUCT,
         }
     }
 
@@ -124,6 +131,20 @@ impl Shape {
                     a.inner % TILE,
                 ]);
             }
+            Self::Product(a) => put(&[
+                log(a.m),
+                log(a.n),
+                log(a.k),
+                log(a.m * a.n),
+                log(a.m * a.k),
+                log(a.n * a.k),
+                log(a.m * a.n * a.k),
+                log((a.m / TILE).ceil() * (a.n / TILE).ceil()),
+                a.m % TILE,
+                a.n % TILE,
+                a.m % KEYS,
+                f64::from(u8::from(a.m <= TILE)),
+            ]),
         }
         x
     }

@@ -3,9 +3,10 @@
 use super::attention::{Prompt, Token};
 use super::constants::Constants;
 use super::forms::Shape;
+use super::products::Product;
 use preflop_core::dtype::Dtype;
 use preflop_core::gpu::Gpu;
-use preflop_core::ops::{Op, OpCall, Pass};
+use preflop_core::ops::{Gemm, GemmKind, Op, OpCall, Pass};
 use preflop_core::time::OpPrediction;
 use preflop_core::units::Seconds;
 
@@ -13,9 +14,13 @@ use preflop_core::units::Seconds;
 const SEEN: [f64; 2] = [0.75, 1.35];
 const UNSEEN: [f64; 2] = [0.5, 2.0];
 
-/// The kernel of a server that does the work of an operator: attention in forward, over prompts that see themselves or of one new token.
+/// The kernel of a server that does the work of an operator: attention in forward, over prompts that see themselves or of one new token, and products in fp8.
 fn kernel(call: &OpCall) -> Option<(&'static str, Shape)> {
-    let Op::Attention(a) = &call.op else { return None };
+    let a = match &call.op {
+        Op::Attention(a) => a,
+        Op::Gemm(g) => return product(g, call).map(|p| ("product.fp8", Shape::Product(p))),
+        _ => return None,
+    };
     if call.pass != Pass::Fwd || !matches!(call.dtype, Dtype::Bf16 | Dtype::Fp16 | Dtype::Fp8) {
         return None;
     }
@@ -30,6 +35,12 @@ fn kernel(call: &OpCall) -> Option<(&'static str, Shape)> {
     let whole = a.causal && a.q_len == a.kv_len;
     let (tokens, dtype) = (a.q_len as f64, call.dtype);
     whole.then_some(("prompt", Shape::Prompt(Prompt { batch, tokens, heads, kv_heads, head_dim, dtype })))
+}
+
+/// A linear layer in fp8, with the quantising of its activations.
+fn product(g: &Gemm, call: &OpCall) -> Option<Product> {
+    let served = g.kind == GemmKind::Linear && call.pass == Pass::Fwd && call.dtype == Dtype::Fp8;
+    served.then_some(Product { m: g.m as f64, n: g.n as f64, k: g.k as f64, sets: Product::PUBLISHED })
 }
 
 impl Constants {

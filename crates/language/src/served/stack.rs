@@ -7,6 +7,7 @@ use super::attention::{Prompt, Token};
 use super::constants::Constants;
 use super::experts::{Experts, Load, TRAINED};
 use super::forms::Shape;
+use super::products::Product;
 use super::tuned::tuned;
 use crate::generate::{Stack, StepCost};
 use preflop_core::dtype::Dtype;
@@ -156,8 +157,11 @@ impl Served<'_> {
         let half = self.gpu.autocast();
         match format {
             WeightFormat::Bf16 => gemm(half),
-            // Activations are quantised by a kernel of their own.
-            WeightFormat::Fp8 => gemm(Dtype::Fp8) + self.fused(3.0 * m * k as f64),
+            // With the kernel that quantises its activations.
+            WeightFormat::Fp8 => {
+                let shape = Shape::Product(Product { m, n: n as f64, k: k as f64, sets: None });
+                self.constants.seconds("product.fp8", &shape, self.gpu)
+            }
             WeightFormat::Nvfp4 => gemm(Dtype::Fp4).min(gemm(Dtype::Fp8)) + self.fused(2.5 * m * k as f64),
             WeightFormat::Int8 | WeightFormat::Int4 => {
                 // The wide product less what its weights save at the DRAM's rate, no faster than its arithmetic.

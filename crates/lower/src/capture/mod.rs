@@ -14,6 +14,7 @@ pub use document::{Capture, CaptureError};
 use preflop_graph::graph::Masks;
 use preflop_graph::{
     Checkpoint, Fixed, Graph, HostWork, Iteration, Mode, OptimizerChoice, Phase, Precision, Run, Stage,
+    StandIns,
 };
 use preflop_units::dtype::Dtype;
 use std::sync::Arc;
@@ -42,6 +43,7 @@ impl Capture {
             samples: self.samples,
             replayed: self.run().replays(),
             autotuned: false,
+            stand_ins: StandIns::default(),
         };
         Fixed {
             iteration,

@@ -28,7 +28,9 @@ pub(crate) use flow::{Access, Flow};
 pub(crate) use memory::{Class, Memory, Peak, counted};
 pub(crate) use norm::layout_workspace;
 use preflop_graph::graph::{Content, Graph, GraphOp};
-use preflop_graph::{Dims, HostWork, Iteration, LowerOptions, Mode, ModelError, Phase, Stage, Step};
+use preflop_graph::{
+    Dims, HostWork, Iteration, LowerOptions, Mode, ModelError, Phase, Stage, StandIns, Step,
+};
 use preflop_ops::{Elementwise, ElementwiseKind, Op, OpCall, Pass};
 use preflop_units::dtype::Dtype;
 
@@ -164,6 +166,11 @@ fn lower_with(graph: &Graph, options: LowerOptions, compiled: bool) -> Result<It
         host = launching(host, &steps);
         run.steps = steps;
     }
+    let how = optimizer.implementation;
+    let stand_ins = StandIns {
+        optimizer: training && (how.narrow() || how.paged()),
+        copies: graph.parameters.iter().any(|p| p.packed),
+    };
     Ok(Iteration {
         memory: run.memory.finish(training),
         steps: run.steps,
@@ -172,6 +179,7 @@ fn lower_with(graph: &Graph, options: LowerOptions, compiled: bool) -> Result<It
         samples: graph.samples,
         replayed: false,
         autotuned: false,
+        stand_ins,
     })
 }
 

@@ -180,5 +180,6 @@ mod tests {
         assert!(packed.memory.peak < plain.memory.peak);
         // Three kernels for each of seven projections of a layer, twice; the first layer's queries, keys and values need no gradient of their input.
         assert!(packed.steps.len() > plain.steps.len());
+        assert!(packed.stand_ins.copies && !plain.stand_ins.copies);
     }
 }

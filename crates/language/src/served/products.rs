@@ -1,0 +1,201 @@
+//! Products in 8-bit floats on a server: a kernel quantises the activations row by row, another multiplies (CUTLASS, as SGLang 0.5.10 builds it).
+//!
+//! ```text
+//! quantising = join(DRAM bytes, L2 bytes, rounds * row)
+//! product    = join(join(rounds * join(tile, loads), FLOPs / sustained, L2 bytes), DRAM bytes) + rounds * end
+//! seconds    = start + quantising + product
+//! ```
+//!
+//! No kernel parts the sum, so few tiles with long sums take as long as one multiprocessor needs. Tiles follow each other along the shorter side; where that side has more
+//! tiles than there are multiprocessors, every pass along it reads its whole operand again, and from DRAM if the L2 does not hold it.
+
+use super::forms::{Constant, join};
+use preflop_core::Gpu;
+use preflop_core::dtype::Dtype;
+use preflop_core::gpu::Architecture;
+
+/// A product of activations (`m` x `k`, 16 bits, quantised on the way) and weights (`n` x `k`, 8 bits).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Product {
+    /// Rows: tokens.
+    pub m: f64,
+    /// Outputs.
+    pub n: f64,
+    /// Terms of each sum.
+    pub k: f64,
+    /// Sets of weights that a measurement goes through in turn and that the L2 may hold; none in a model, where other layers pass through it.
+    pub sets: Option<f64>,
+}
+
+impl Product {
+    /// Sets of weights of the published measurements: on the L40S (96 MiB of L2) weights of 16 MiB and more come from DRAM, smaller ones do not.
+    pub const PUBLISHED: Option<f64> = Some(6.0);
+}
+
+/// How a product is laid out: facts of `fp8_gemm_kernel.cu` of SGLang's kernels, as recalled, and settled by where the published times jump with `m`.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    /// Rows and columns of a tile.
+    rows: f64,
+    columns: f64,
+    /// CTAs of a cluster along rows and columns, which share what they load.
+    cluster: [f64; 2],
+    /// Multiprocessors that work on one tile.
+    pair: f64,
+    /// Do tiles follow each other along the rows, whichever side is shorter?
+    along_rows: bool,
+    /// Are results stored while the next tile is computed?
+    overlapped: bool,
+}
+
+fn layout(gpu: &Gpu, m: f64) -> Layout {
+    let plain = |rows, columns| Layout {
+        rows,
+        columns,
+        cluster: [1.0, 1.0],
+        pair: 1.0,
+        along_rows: true,
+        overlapped: false,
+    };
+    let ahead = |side: [f64; 2], cluster, pair| Layout {
+        cluster,
+        pair,
+        along_rows: false,
+        overlapped: true,
+        ..plain(side[0], side[1])
+    };
+    match gpu.architecture {
+        Architecture::Hopper if m <= 1.0 => ahead([64.0; 2], [1.0, 8.0], 1.0),
+        Architecture::Hopper if m <= 64.0 => ahead([64.0; 2], [1.0, 4.0], 1.0),
+        Architecture::Hopper if m <= 256.0 => ahead([64.0; 2], [1.0, 1.0], 1.0),
+        Architecture::Hopper if m <= 1024.0 => ahead([128.0; 2], [1.0, 1.0], 1.0),
+        Architecture::Hopper => ahead([128.0; 2], [2.0, 1.0], 1.0),
+        Architecture::Blackwell if gpu.compute_capability.starts_with("10.") => match m {
+            m if m <= 16.0 => ahead([64.0; 2], [1.0, 4.0], 1.0),
+            m if m <= 64.0 => ahead([64.0; 2], [1.0, 1.0], 1.0),
+            m if m <= 256.0 => ahead([128.0, 64.0], [1.0, 1.0], 1.0),
+            _ => ahead([256.0, 128.0], [1.0, 2.0], 2.0),
+        },
+        _ => match m {
+            m if m <= 16.0 => plain(16.0, 64.0),
+            m if m <= 64.0 => plain(32.0, 64.0),
+            m if m <= 128.0 => plain(64.0, 64.0),
+            m if m <= 256.0 => plain(128.0, 64.0),
+            _ => plain(128.0, 128.0),
+        },
+    }
+}
+
+/// Parts of an L2 that each keep their own copy of what their multiprocessors read.
+fn parts_of_l2(gpu: &Gpu) -> f64 {
+    let two = match gpu.architecture {
+        Architecture::Ampere => gpu.compute_capability == "8.0",
+        Architecture::Hopper => true,
+        Architecture::Blackwell => gpu.compute_capability.starts_with("10."),
+        _ => false,
+    };
+    if two { 2.0 } else { 1.0 }
+}
+
+/// Constants of [`product`].
+pub const PRODUCT: [Constant; 12] = [
+    Constant::new("start_cycles", 9000.0, 3.0),
+    Constant::new("row_cycles", 0.6, 3.0),
+    Constant::new("cta_cycles", 1000.0, 1.0),
+    Constant::new("load_cycles", 1500.0, 100.0),
+    Constant::new("share_of_peak", 0.94, 100.0),
+    Constant::new("gain_over_16_bits", 1.5, 50.0),
+    Constant::new("share_of_l2", 1.0, 3.0),
+    Constant::new("kept_in_l2", 0.9, 10.0),
+    Constant::new("norm", 6.0, 10.0),
+    Constant::new("quantising_share_of_l2", 0.4, 3.0),
+    Constant::new("stored_cycles", 0.08, 3.0),
+    Constant::new("read_again", 0.6, 10.0),
+];
+
+/// Share of the DRAM rate that kernels which stream reach, as fused kernels do.
+const SHARE_OF_DRAM: f64 = 0.87;
+/// How soon the L2 keeps nothing, once what is read again and again outgrows it.
+const OUTGROWN: f64 = 0.25;
+/// Rows whose quantising is under way at once (48 to 64 warps on each of 130 to 150 multiprocessors).
+const ROWS_AT_ONCE: f64 = 7000.0;
+/// Blocks of threads that share a multiprocessor while it quantises.
+const BLOCKS: f64 = 6.0;
+/// Terms by which a sum is rounded up.
+const DEPTH: f64 = 128.0;
+
+/// Seconds of a product with the quantising of its activations.
+pub fn product(a: &Product, c: &[f64], gpu: &Gpu) -> f64 {
+    let &[start, row, cta, load, eff, gain, l2, keep, norm, quantising_l2, stored, again] = c else {
+        return product(a, &Constant::starts(&PRODUCT), gpu);
+    };
+    let (sm, clock) = (f64::from(gpu.sm_count), gpu.boost_clock.0);
+    let dram = SHARE_OF_DRAM * gpu.dram_sustained.0;
+    let held = keep * gpu.l2_size.0 / parts_of_l2(gpu);
+    let miss = |bytes: f64| ((bytes / held - 1.0) / OUTGROWN).clamp(0.0, 1.0);
+    let (left, right, result) = (a.m * a.k, a.n * a.k, 2.0 * a.m * a.n);
+    // A block of threads reads its row twice, for the largest number and for all.
+    let under_way = 2.0 * a.m.min(ROWS_AT_ONCE) * a.k;
+    let quantised = left * (3.0 * miss(3.0 * left) + 2.0 * again * miss(under_way)) / dram;
+    let rows = (a.m / (BLOCKS * sm)).ceil() * row * a.k / clock;
+    let quantising = join(join(quantised, 5.0 * left / (quantising_l2 * gpu.l2.0), norm), rows, norm);
+
+    let t = layout(gpu, a.m);
+    let (tall, wide, depth) = ((a.m / t.rows).ceil(), (a.n / t.columns).ceil(), (a.k / DEPTH).ceil() * DEPTH);
+    let (tiles, at_once) = (tall * wide, sm / t.pair);
+    let rounds = (tiles / at_once).ceil();
+    let flops = 2.0 * t.rows * t.columns * depth;
+    let loaded = (t.rows / t.cluster[1] + t.columns / t.cluster[0]) * depth;
+    let tile = join(
+        flops * at_once / (eff * gpu.peak(Dtype::Fp8).0),
+        // Shared memory holds what is under way, and each byte is for so many cycles.
+        loaded / t.pair * load / gpu.shared_per_block.0 / clock,
+        norm,
+    );
+    let sustained = tiles * flops / (gain * gpu.sustained_peak(gpu.autocast()).0);
+    let cached = tiles * loaded / (l2 * gpu.l2.0);
+    let along_rows = t.along_rows || tall < wide;
+    let (fast, slow, repeated) = if along_rows { (tall, wide, left) } else { (wide, tall, right) };
+    let passes = (slow * fast / at_once).min(slow).max(1.0);
+    let weights = a.sets.map_or(1.0, |sets| miss(sets * right));
+    let stores = result * miss(result) / dram;
+    let read =
+        (left * miss(3.0 * left) + right * weights + repeated * (passes - 1.0) * miss(repeated)) / dram;
+    let body = join(join(rounds * tile, sustained, norm), cached, norm);
+    let (beside, after) = if t.overlapped { (stores, 0.0) } else { (0.0, stores) };
+    let end = rounds * (cta + stored * t.rows * t.columns / t.pair) / clock;
+    start / clock + quantising + join(body, read + beside, norm) + after + end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use preflop_core::gpu::catalog;
+
+    fn seconds(gpu: &str, m: f64, n: f64, k: f64) -> f64 {
+        let gpu = catalog::find(gpu).unwrap();
+        product(&Product { m, n, k, sets: Product::PUBLISHED }, &[], &gpu)
+    }
+
+    #[test]
+    fn weights_that_the_l2_does_not_hold_come_from_dram() {
+        // 64 MiB of weights at 739 GB/s x 0.87, and no 64 MiB of 96 in six sets
+        let seconds = seconds("l40s", 1.0, 16_384.0, 4096.0);
+        assert!((104e-6..125e-6).contains(&seconds), "{seconds}");
+    }
+
+    #[test]
+    fn an_operand_that_outgrows_the_l2_is_read_with_every_pass() {
+        // 128 rows of tiles on 142 multiprocessors: 128 MiB pass the L2 for each column of tiles, 64 MiB stay there
+        let rate = |k: f64| 2.0 * 16_384.0 * 16_384.0 * k / seconds("l40s", 16_384.0, 16_384.0, k);
+        assert!(rate(8192.0) < 0.65 * rate(4096.0), "{} {}", rate(8192.0), rate(4096.0));
+    }
+
+    #[test]
+    fn no_kernel_parts_a_long_sum() {
+        let (one, more) =
+            (seconds("h100-sxm", 64.0, 64.0, 65_536.0), seconds("h100-sxm", 64.0, 4096.0, 65_536.0));
+        // 64 times the work on 64 multiprocessors in place of one
+        assert!(more < 2.5 * one, "{one} {more}");
+    }
+}
