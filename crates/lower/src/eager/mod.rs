@@ -165,7 +165,7 @@ fn lower_with(graph: &Graph, options: LowerOptions, compiled: bool) -> Result<It
         run.steps = steps;
     }
     Ok(Iteration {
-        memory: run.memory.finish(training),
+        memory: run.memory.finish(training, 0),
         steps: run.steps,
         host,
         parameters: graph.parameter_count(),
