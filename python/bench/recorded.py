@@ -72,17 +72,26 @@ def option_step(name: str, batch: int, size: int, options: list[str]) -> Callabl
     return graph.replay
 
 
+def leave_workspaces() -> None:
+    """What a measured graph leaves in its process: products ran on a stream of its own and on that of captures, and what cuBLAS holds for a stream stays."""
+    x = torch.zeros(8, 8, device="cuda")
+    with torch.cuda.stream(torch.cuda.Stream()):
+        x @ x
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        x @ x
+
+
 class Row:
     """A measured row and what is predicted for it."""
 
-    def __init__(self, row: dict[str, str], folder: Path | None, before: list[dict[str, str]]) -> None:
-        self.before = before
+    def __init__(self, row: dict[str, str], folder: Path | None, graphs_before: int) -> None:
+        self.graphs_before = graphs_before
         self.options = row["options"].split("+") if "options" in row else []
         self.mode = row.get("mode") or ("infer" if "infer" in self.options else "train")
         self.replayed = "graph" in self.options
         what = [row["model"], row["batch"], row.get("seq") or row.get("size"), row["precision"], row.get("mode") or row["options"]]
         self.name = " ".join(what)
-        kept = folder / f"{'-'.join(what)}.json" if folder else None
+        kept = folder / f"{'option' if self.options else 'plain'}-{'-'.join(what)}.json" if folder else None
         graph = preflop.Graph.load(kept) if kept and kept.exists() else self.recorded(row)
         if kept and not kept.exists():
             graph.save(kept)
@@ -99,9 +108,9 @@ class Row:
     def recorded(self, row: dict[str, str]) -> preflop.Graph:
         batch = int(row["batch"])
         with preflop.record(row["model"], samples=batch) as graph:
-            for before in self.before:
-                # Replayed graphs ran on streams of their own, earlier in the process: what libraries hold for a stream stays.
-                option_step(before["model"], int(before["batch"]), int(before["size"]), before["options"].split("+"))()
+            for _ in range(self.graphs_before):
+                leave_workspaces()
+            if self.graphs_before:
                 graph.step()
             torch.cuda.reset_peak_memory_stats()
             if self.options:
@@ -127,14 +136,13 @@ def main() -> int:
     rows = []
     for path in sys.argv[1:3]:
         with open(path, encoding="utf-8") as file:
-            graphs: list[dict[str, str]] = []
+            graphs = 0
             for row in csv.DictReader(file):
                 if "compile" in row.get("options", ""):
                     continue
-                r = Row(row, folder, list(graphs))
+                r = Row(row, folder, graphs)
                 rows.append(r)
-                if r.replayed:
-                    graphs.append(row)
+                graphs += r.replayed
                 told = "  ".join(f"{what} {off:+6.1%}" for what, off in r.off.items())
                 notes = [text for text, holds in (("host-bound", r.host_bound), ("outside", not r.inside)) if holds]
                 print(f"{r.name:52} {told} ({r.off['memory'] * r.memory:+6.0f} MiB)  {' '.join(notes)}", flush=True)

@@ -318,6 +318,7 @@ pub fn forest_name(call: &OpCall) -> &'static str {
 mod tests {
     use super::*;
     use preflop_gpu::catalog;
+    use preflop_ops::Spatial;
 
     #[test]
     fn offsets_cost_clocks_by_element() {
