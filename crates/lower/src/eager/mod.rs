@@ -26,7 +26,7 @@ use checkpoint::Segments;
 use flow::Flows;
 pub(crate) use flow::{Access, Flow};
 pub(crate) use memory::{Class, Memory, Peak, counted};
-pub(crate) use norm::layout_workspace;
+pub(crate) use norm::{Extent, layout_workspace, nhwc_copies};
 use preflop_graph::graph::{Content, Graph, GraphOp};
 use preflop_graph::{Dims, HostWork, Iteration, LowerOptions, Mode, ModelError, Phase, Stage, Step};
 use preflop_ops::{Elementwise, ElementwiseKind, Op, OpCall, Pass};
