@@ -52,11 +52,20 @@ class Event:
 
 
 class Stream:
-    """``torch.cuda.Stream`` of a recording: all streams are one."""
+    """``torch.cuda.Stream`` of a recording: what runs on it runs in the order of the program."""
 
-    def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
+    #: The stream that operators go to, by its number; 0 is the default one.
+    current = 0
+    #: Streams that were made so far.
+    made = 0
+
+    def __init__(self, device: Any = None, priority: int = 0, stream_id: int | None = None, **kwargs: Any) -> None:
+        if stream_id is None:
+            # PyTorch hands its 32 streams out in turn.
+            stream_id = Stream.made % 32 + 1
+            Stream.made += 1
         self.device, self.priority = CUDA, priority
-        self.device_index, self.device_type, self.stream_id, self.cuda_stream = 0, 1, 0, 0
+        self.device_index, self.device_type, self.stream_id, self.cuda_stream = 0, 1, stream_id, stream_id
 
     def wait_stream(self, stream: Any) -> None:
         """Nothing runs, nothing is waited for."""
@@ -76,20 +85,40 @@ class Stream:
         return False
 
     def __enter__(self) -> Stream:
+        self.before, Stream.current = Stream.current, self.stream_id
         return self
 
     def __exit__(self, *error: Any) -> None:
-        pass
+        Stream.current = self.before
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream)
+        return isinstance(other, Stream) and other.stream_id == self.stream_id
 
     def __hash__(self) -> int:
-        return 0
+        return self.stream_id
+
+
+class OnStream:
+    """``torch.cuda.stream`` of a recording: operators inside go to that stream."""
+
+    def __init__(self, stream: Any = None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        self.before = Stream.current
+        _set_stream(self.stream)
+
+    def __exit__(self, *error: Any) -> None:
+        Stream.current = self.before
+
+
+def _set_stream(stream: Any) -> None:
+    if isinstance(stream, Stream):
+        Stream.current = stream.stream_id
 
 
 class Inside:
-    """``torch.cuda.device`` and ``torch.cuda.stream`` of a recording: blocks that change nothing."""
+    """``torch.cuda.device`` of a recording: a block that changes nothing."""
 
     def __init__(self, *args: Any) -> None:
         pass
@@ -144,8 +173,18 @@ def _always(answer: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: answer
 
 
-def _answers() -> dict[str, Any]:
+def _answers(session: Any) -> dict[str, Any]:
     state = torch.zeros(16, dtype=torch.uint8)
+
+    def reset_peak(device: Any = None) -> None:
+        session.peak_from = session.counter
+
+    def allocated(device: Any = None) -> int:
+        return session.allocated()[0]
+
+    def most_allocated(device: Any = None) -> int:
+        return session.allocated()[1]
+
     answers: dict[str, Any] = {
         "is_available": _always(True),
         "is_initialized": _always(True),
@@ -165,24 +204,30 @@ def _answers() -> dict[str, Any]:
         "get_rng_state_all": _always([state]),
         "initial_seed": _always(0),
         "utilization": _always(0),
-        "current_stream": lambda device=None: Stream(),
-        "default_stream": lambda device=None: Stream(),
+        "current_stream": lambda device=None: Stream(stream_id=Stream.current),
+        "default_stream": lambda device=None: Stream(stream_id=0),
+        "set_stream": _set_stream,
         "Stream": Stream,
         "Event": Event,
         "device": Inside,
         "device_of": Inside,
-        "stream": Inside,
-        "StreamContext": Inside,
+        "stream": OnStream,
+        "StreamContext": OnStream,
+        "memory_allocated": allocated,
+        "memory_reserved": allocated,
+        "max_memory_allocated": most_allocated,
+        "max_memory_reserved": most_allocated,
+        "reset_peak_memory_stats": reset_peak,
+        "reset_max_memory_allocated": reset_peak,
         "can_device_access_peer": _always(True),
         "get_allocator_backend": _always("native"),
     }
-    for name in """init _lazy_init _lazy_call set_device synchronize empty_cache ipc_collect set_stream manual_seed manual_seed_all seed
-                   seed_all set_rng_state set_rng_state_all reset_peak_memory_stats reset_max_memory_allocated
+    for name in """init _lazy_init _lazy_call set_device synchronize empty_cache ipc_collect manual_seed manual_seed_all seed
+                   seed_all set_rng_state set_rng_state_all
                    reset_accumulated_memory_stats set_per_process_memory_fraction set_sync_debug_mode""".split():
         # One function each: PyTorch's compiler, if it is loaded meanwhile, wants to tell them apart.
         answers[name] = _always(None)
-    for name in """memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached max_memory_cached
-                   get_sync_debug_mode""".split():
+    for name in "memory_cached max_memory_cached get_sync_debug_mode".split():
         answers[name] = _always(0)
     return answers
 
@@ -195,8 +240,8 @@ _ACCELERATOR = {
     "current_device_idx": _always(0),
     "set_device_index": _always(None),
     "set_device_idx": _always(None),
-    "current_stream": lambda device=None: Stream(),
-    "set_stream": _always(None),
+    "current_stream": lambda device=None: Stream(stream_id=Stream.current),
+    "set_stream": _set_stream,
     "synchronize": _always(None),
     "empty_cache": _always(None),
     "memory_allocated": _always(0),
@@ -229,19 +274,20 @@ def _from_data(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def one_gpu() -> Iterator[None]:
+def one_gpu(session: Any) -> Iterator[None]:
     """A block in which PyTorch's Python interface finds a GPU."""
     from torch.cuda.amp import common
     from torch.jit import _builtins
     from torch.optim import optimizer
     from torch.utils import _foreach_utils
 
+    Stream.current = Stream.made = 0
     with contextlib.ExitStack() as stack:
         # The optimizers' default would be the loop over tensors, since a recorded tensor is no plain one.
         for types_ in {id(t): t for t in (_foreach_utils._foreach_supported_types, optimizer._foreach_supported_types)}.values():
             types_.append(GpuTensor)
             stack.callback(types_.remove, GpuTensor)
-        for holder, answers in ((torch.cuda, _answers()), (getattr(torch, "accelerator", None), _ACCELERATOR)):
+        for holder, answers in ((torch.cuda, _answers(session)), (getattr(torch, "accelerator", None), _ACCELERATOR)):
             for name, answer in answers.items():
                 if hasattr(holder, name):
                     stack.enter_context(replaced(holder, name, answer))

@@ -8,12 +8,14 @@ whether it is being captured is told yes, as on a GPU: some libraries then run o
 from __future__ import annotations
 
 import contextlib
+import weakref
 from typing import Any, Iterator
 
 import torch
 import torch.utils._pytree as pytree
 
 from ._compile_gpu import replaced_all
+from ._cuda import OnStream, Stream
 from ._errors import CaptureError
 
 
@@ -24,6 +26,8 @@ class _State:
         self.session = session
         self.capturing = 0
         self.returned: Any = None
+        #: The stream of all captures that name none, as in PyTorch.
+        self.stream: Stream | None = None
 
 
 def _pool_bytes(session: Any, start: int) -> int:
@@ -62,9 +66,9 @@ def _stand_ins(state: _State) -> dict[str, Any]:
             self.ops = [dict(op) for op in captured]
             for op in captured:
                 op["captured"] = True
-            session.storages.append(
-                {"bytes": _pool_bytes(session, self.first), "kind": "activation", "first": session.counter, "last": None}
-            )
+            pool = {"bytes": _pool_bytes(session, self.first), "kind": "activation", "first": session.counter, "last": None}
+            session.storages.append(pool)
+            weakref.finalize(self, lambda: pool.update(last=session.counter))
 
         def replay(self) -> None:
             if self.ops is None:
@@ -86,12 +90,15 @@ def _stand_ins(state: _State) -> dict[str, Any]:
             """Nothing is captured for real."""
 
     @contextlib.contextmanager
-    def graph(cuda_graph: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
-        cuda_graph.capture_begin()
-        try:
-            yield
-        finally:
-            cuda_graph.capture_end()
+    def graph(cuda_graph: Any, pool: Any = None, stream: Any = None, **kwargs: Any) -> Iterator[None]:
+        if state.stream is None:
+            state.stream = Stream()
+        with OnStream(stream or state.stream):
+            cuda_graph.capture_begin()
+            try:
+                yield
+            finally:
+                cuda_graph.capture_end()
 
     return {
         "CUDAGraph": CUDAGraph,

@@ -45,6 +45,8 @@ def document(session: Session, name: str, samples: int | None) -> dict[str, Any]
         "parameter_tensors": last.parameter_tensors,
         "module_calls": last.module_calls,
         "first_op": last.begin,
+        **({"peak_from": session.peak_from} if session.peak_from else {}),
+        **({"side_streams": len(session.side_streams)} if session.side_streams else {}),
         "tensors": session.tensors,
         "storages": [[s["bytes"], s["kind"], s["first"], s["last"]] for s in session.storages],
         "ops": last.ops,

@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import _choices, _distributed, _kernels, _sizes
+from ._cuda import Stream
 from ._errors import CaptureError
 from ._session import Session
 from ._tensor import CUDA, META, GpuTensor, any_on_gpu, is_cuda, is_meta, mapped, meta_kernels, on_gpu
@@ -26,8 +27,9 @@ _SET_UP = ("aten::_cudnn_rnn_flatten_weight",)
 
 #: Steps of optimizers that return nothing, and that older versions of PyTorch can't run without a GPU.
 _IN_PLACE_ONLY = ("aten::_fused_sgd_", "aten::_fused_adagrad_")
-#: Work that belongs on the GPU.
-_PRODUCTS = tuple(getattr(torch.ops.aten, name).default for name in ("mm", "addmm", "bmm", "baddbmm", "convolution"))
+#: What runs in cuBLAS, and all work that belongs on the GPU.
+_CUBLAS = tuple(getattr(torch.ops.aten, name).default for name in ("mm", "addmm", "bmm", "baddbmm"))
+_PRODUCTS = (*_CUBLAS, torch.ops.aten.convolution.default)
 
 #: Kinds of tensors that are no others in disguise.
 _PLAIN = (GpuTensor, torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", GpuTensor))
@@ -111,6 +113,8 @@ class Recorder(TorchDispatchMode):
             args[0]._place = None
         if facts.ignored or session.silent:
             return out
+        if Stream.current and func in _CUBLAS:
+            session.side_streams.add(Stream.current)
         outputs = list(out) if isinstance(out, (list, tuple)) else [out]
         session.note(facts.name, self._arguments(facts, args, kwargs), outputs, facts.nature)
         return out
@@ -214,6 +218,9 @@ class Mover(TorchFunctionMode):
             out = func(*args, **kwargs)
             # Tensors made of ours say where PyTorch's C++ sees them.
             return CUDA if type(out) is torch.device and out == META and hasattr(type(args[0]), "__tensor_flatten__") else out
+        if func is torch.device and args and type(args[0]) is int and not kwargs:
+            # A number is one of the accelerator's, which older versions look for in C++.
+            return torch.device("cuda", args[0])
         session = self.session
         if func is torch.Tensor.detach or func is torch.Tensor.detach_:
             session.detaching = True

@@ -135,7 +135,7 @@ def recording(session: Session) -> Iterator[None]:
         stack.callback(library._destroy)
         session.choices = _choices.install(session, library)
         stack.enter_context(_autocast.rules(library))
-        stack.enter_context(_cuda.one_gpu())
+        stack.enter_context(_cuda.one_gpu(session))
         stack.enter_context(_distributed.one_of_many(session))
         stack.enter_context(_files.unwritten(session))
         stack.enter_context(_cuda.replaced(torch.nn.Module, "__call__", recorded_call))

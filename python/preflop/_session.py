@@ -123,6 +123,9 @@ class Session(Moving):
         self.stepped: dict[int, int] = {}
         self.seq: int | None = None
         self.begin = 0
+        #: Where the program reset its peak of memory, and streams beside the default one on which products ran.
+        self.peak_from = 0
+        self.side_streams: set[int] = set()
         self.complete: Pass | None = None
         self.model_name: str | None = None
         self.accumulations: list[tuple[int, int | None, dict[str, Any]]] = []
@@ -161,6 +164,17 @@ class Session(Moving):
             # Replaced while the model was set up (`model.cuda().half()`), before any operator ran.
             storage["bytes"] = 0
         self.live.pop(key, None)
+
+    def allocated(self) -> tuple[int, int]:
+        """Bytes of all storages that live now, and the most at a time since the program reset its peak."""
+        changes = [(s["first"], s["bytes"]) for s in self.storages]
+        changes += [(s["last"], -s["bytes"]) for s in self.storages if s["last"] is not None]
+        now = most = 0
+        for at, change in sorted(changes):
+            now += change
+            if at >= self.peak_from:
+                most = max(most, now)
+        return now, max(most, now)
 
     def mark(self, tensor: torch.Tensor, kind: str) -> None:
         """Says what a storage is for."""

@@ -62,6 +62,58 @@ def test_converting_a_model_keeps_one_copy() -> None:
     assert graph.document["parameters"] == 4096 * 2048
 
 
+def test_a_reset_peak_forgets_what_was_before() -> None:
+    def peak(reset: bool) -> float:
+        with preflop.record() as graph:
+            torch.zeros(1024, 1024, 64, device="cuda").sum()
+            if reset:
+                torch.cuda.reset_peak_memory_stats()
+            torch.zeros(1024, 1024, 16, device="cuda").sum()
+            assert torch.cuda.memory_allocated() == 0
+            assert torch.cuda.max_memory_allocated() >> 20 == (64 if reset else 256)
+        return graph.memory().activations_mib
+
+    # 2^26 and 2^24 numbers of 4 bytes, and their sums.
+    assert 256 <= peak(False) < 257 and 64 <= peak(True) < 65
+
+
+def test_a_stream_with_products_keeps_a_workspace() -> None:
+    def workspace(*on_side: bool) -> float:
+        with preflop.record() as graph:
+            x = torch.zeros(64, 64, device="cuda")
+            main = torch.cuda.current_stream()
+            assert main == torch.cuda.default_stream()
+            for product in on_side:
+                side = torch.cuda.Stream()
+                assert side != main
+                with torch.cuda.stream(side):
+                    assert torch.cuda.current_stream() == side
+                    x @ x if product else x + x
+            assert torch.cuda.current_stream() == main
+        return graph.memory().workspace_mib
+
+    plain = workspace()
+    assert workspace(False) == plain
+    assert workspace(True, False, True) == plain + 64
+
+
+def test_the_pool_of_a_graph_ends_with_it() -> None:
+    def peak(keep: bool) -> float:
+        with preflop.record() as graph:
+            x = torch.zeros(1024, 1024, device="cuda")
+            captured = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(captured):
+                x + x
+            captured.replay()
+            if not keep:
+                del captured
+            torch.cuda.reset_peak_memory_stats()
+            x.add_(1)
+        return graph.memory().activations_mib
+
+    assert (peak(True), peak(False)) == (8, 4)
+
+
 def test_the_kernels_that_a_program_allows_are_taken() -> None:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 

@@ -54,6 +54,24 @@ fn operators_host_work_and_memory() {
     assert_eq!(memory.weights.0, 1024.0);
 }
 
+/// The 10 MiB end before the fourth operator: a peak that is reset there does not see them. Each side stream has a workspace of 32 MiB.
+#[test]
+fn a_peak_is_reset_and_streams_keep_workspaces() {
+    let memory = |more: &str| {
+        let file = SMALL.replacen("\"first_op\": 0", &format!("\"first_op\": 0, {more}"), 1);
+        Capture::parse(file.as_bytes()).unwrap().fixed().iteration.memory
+    };
+    let (late, early) = (memory("\"peak_from\": 3"), memory("\"peak_from\": 2"));
+    // Input, weight, bias and the gradient.
+    assert_eq!(late.peak.0 - late.workspace.0, 4.0 * 512.0);
+    assert_eq!(early.peak.0 - early.workspace.0, 4.0 * 512.0 + 10_485_760.0);
+    // After everything: what still lives.
+    let end = memory("\"peak_from\": 100");
+    assert_eq!(end.peak.0 - end.workspace.0, 4.0 * 512.0);
+    let streams = memory("\"side_streams\": 2");
+    assert_eq!(streams.peak.0 - memory("\"side_streams\": 0").peak.0, 2.0 * 32.0 * 1_048_576.0);
+}
+
 /// A 64 x 32 map stored column by column, flags and a column of indices: each costs a kernel that a row-major tensor would not.
 #[test]
 fn tensors_that_lie_across_cost_a_copy() {

@@ -238,7 +238,8 @@ fn elements(call: &OpCall) -> f64 {
 
 /// Kernels that one call launches, memsets included.
 ///
-/// Counted in profiles of whole iterations: PyTorch's batch norm three (also with stored statistics in bf16) and one, layer norm backward two,
+/// Counted in profiles of whole iterations: PyTorch's batch norm three (also with stored statistics in bf16) and one, in channels-last bf16 four and three (each
+/// reduction zeroes its semaphores first), layer norm backward two,
 /// reductions with a memset, the two halves of a loss, seven kernels of single-tensor Adam, foreach steps in
 /// chunks of about 55 tensors, a sort and its passes in the backward of an embedding.
 pub fn launches(call: &OpCall) -> f64 {
@@ -246,6 +247,8 @@ pub fn launches(call: &OpCall) -> f64 {
     match &call.op {
         Op::Spatial(o) => match (o.kind, backward) {
             (SpatialKind::BatchNormNative, false) => 3.0,
+            (SpatialKind::BatchNorm, true) if o.channels_last && call.dtype == Dtype::Bf16 => 3.0,
+            (SpatialKind::BatchNorm, false) if o.channels_last && call.dtype == Dtype::Bf16 => 4.0,
             (SpatialKind::BatchNormEval, false) if call.dtype == Dtype::Bf16 => 3.0,
             (SpatialKind::GroupNorm, _)
             | (SpatialKind::MaxPool | SpatialKind::AvgPool | SpatialKind::AdaptiveAvgPool, true) => 2.0,
@@ -315,6 +318,7 @@ pub fn forest_name(call: &OpCall) -> &'static str {
 mod tests {
     use super::*;
     use preflop_gpu::catalog;
+    use preflop_ops::Spatial;
 
     #[test]
     fn offsets_cost_clocks_by_element() {
@@ -330,5 +334,19 @@ mod tests {
         let sum = Rowwise { kind: RowwiseKind::SumChannels, rows: 1 << 20, cols: 64 };
         let expected = 1.6 * gpu.kernel_floor.0 + 0.48 * f64::from(1 << 26) / issue;
         assert!((least(&OpCall::fwd(Op::Rowwise(sum), Dtype::Fp32), &gpu) / expected - 1.0).abs() < 1e-12);
+    }
+
+    /// A profile of resnet50 in channels-last bf16 has, for each of its 53 norms: statistics, zeroed semaphores, running statistics and the map; then sums,
+    /// zeroed semaphores and the gradient.
+    #[test]
+    fn batch_norm_in_channels_last_launches_seven_kernels() {
+        let count = |channels_last, dtype| {
+            let op = Spatial::norm(SpatialKind::BatchNorm, 48, 64, 56, 56, channels_last);
+            [Pass::Fwd, Pass::Bwd].map(|pass| launches(&OpCall::new(Op::Spatial(op), pass, dtype)))
+        };
+        assert_eq!(count(true, Dtype::Bf16), [4.0, 3.0]);
+        // cuDNN's.
+        assert_eq!(count(true, Dtype::Fp32), [1.0, 1.0]);
+        assert_eq!(count(false, Dtype::Fp32), [1.0, 1.0]);
     }
 }

@@ -219,6 +219,12 @@ pub struct Capture {
     pub(super) module_calls: u64,
     /// Operators of the warm-up before the recorded iteration.
     pub(super) first_op: u64,
+    /// Operators before the program reset its peak of memory.
+    #[serde(default)]
+    pub(super) peak_from: u64,
+    /// Streams beside the default one on which products ran.
+    #[serde(default)]
+    pub(super) side_streams: u64,
     pub(super) tensors: Vec<TensorEntry>,
     pub(super) storages: Vec<StorageEntry>,
     pub(super) ops: Vec<Operator>,

@@ -22,7 +22,7 @@ enum Event {
     EndAtOnce,
 }
 
-/// Memory at its peak, over the warm-up and the recorded iteration.
+/// Memory at its peak, over the warm-up and the recorded iteration, from where the program reset its peak.
 pub(super) fn peak(capture: &Capture) -> MemoryUse {
     let mut events: Vec<(u64, Event, usize)> = Vec::with_capacity(2 * capture.storages.len());
     for (i, s) in capture.storages.iter().enumerate() {
@@ -37,10 +37,15 @@ pub(super) fn peak(capture: &Capture) -> MemoryUse {
     let mut workspaces = operators::workspaces(capture).into_iter().peekable();
     let mut memory = Memory::default();
     let mut ids = vec![None; capture.storages.len()];
+    let mut reset = capture.peak_from == 0;
     for (at, event, i) in events {
         // Workspaces of the operators that ran before this event.
         while let Some((_, bytes)) = workspaces.next_if(|(op, _)| *op < at) {
             memory.workspace(bytes);
+        }
+        if !reset && (at, event) >= (capture.peak_from, Event::Begin) {
+            memory.reset_peak();
+            reset = true;
         }
         let s = capture.storages[i];
         match event {
@@ -55,5 +60,8 @@ pub(super) fn peak(capture: &Capture) -> MemoryUse {
     for (_, bytes) in workspaces {
         memory.workspace(bytes);
     }
-    memory.finish(capture.mode == Mode::Train)
+    if !reset {
+        memory.reset_peak();
+    }
+    memory.finish(capture.mode == Mode::Train, capture.side_streams)
 }

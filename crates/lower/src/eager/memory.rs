@@ -27,6 +27,9 @@ const ROUNDING: f64 = 512.0;
 const INFERENCE_WORKSPACE: f64 = 66.0 * 1024.0 * 1024.0;
 /// As [`INFERENCE_WORKSPACE`], in training.
 const TRAINING_WORKSPACE: f64 = 85.0 * 1024.0 * 1024.0;
+/// What each stream beside the default one adds: cuBLAS has a workspace for every handle and stream that ran a product, and PyTorch keeps it ("cuBLAS workspaces"
+/// in its notes on CUDA semantics; 32 MiB on Hopper).
+const STREAM_WORKSPACE: f64 = 32.0 * 1024.0 * 1024.0;
 
 /// From this size on a request gets a segment of its own (`kMinLargeAlloc`), rounded up to [`SEGMENT`]
 /// (`kRoundLarge`); what is left over is split off only above [`UNSPLIT`] (`kSmallSize`), else it counts as allocated.
@@ -160,9 +163,16 @@ impl Memory {
         }
     }
 
-    /// The parts at the peak.
-    pub fn finish(&self, training: bool) -> MemoryUse {
+    /// The peak so far is forgotten: what lives now is the least that it can be (`torch.cuda.reset_peak_memory_stats`).
+    pub fn reset_peak(&mut self) {
+        self.peak = 0.0;
+        self.note_peak(0.0);
+    }
+
+    /// The parts at the peak, with products on so many streams beside the default one.
+    pub fn finish(&self, training: bool, side_streams: u64) -> MemoryUse {
         let fixed = if training { TRAINING_WORKSPACE } else { INFERENCE_WORKSPACE };
+        let fixed = fixed + STREAM_WORKSPACE * side_streams as f64;
         let [weights, gradients, optimizer, activations, cache] = self.at_peak;
         MemoryUse {
             weights: Bytes(weights),

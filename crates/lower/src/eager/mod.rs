@@ -26,7 +26,7 @@ use checkpoint::Segments;
 use flow::Flows;
 pub(crate) use flow::{Access, Flow};
 pub(crate) use memory::{Class, Memory, Peak, counted};
-pub(crate) use norm::layout_workspace;
+pub(crate) use norm::{Extent, layout_workspace, nhwc_copies};
 use preflop_graph::graph::{Content, Graph, GraphOp};
 use preflop_graph::{
     Dims, HostWork, Iteration, LowerOptions, Mode, ModelError, Phase, Stage, StandIns, Step,
@@ -172,7 +172,7 @@ fn lower_with(graph: &Graph, options: LowerOptions, compiled: bool) -> Result<It
         copies: graph.parameters.iter().any(|p| p.packed),
     };
     Ok(Iteration {
-        memory: run.memory.finish(training),
+        memory: run.memory.finish(training, 0),
         steps: run.steps,
         host,
         parameters: graph.parameter_count(),

@@ -12,27 +12,52 @@ fn channels_last_strides(shape: Dims) -> Dims {
     shape.permuted(&[0, 2, 3, 1]).contiguous_strides().permuted(&[0, 3, 1, 2])
 }
 
-/// cuDNN runs tensor-core convolutions in NHWC. For NCHW tensors it holds copies of input, output and filter in
-/// that layout while the call runs, channels padded to 16 bytes. It needs none for grouped convolutions, nor for
-/// 1x1 filters in TF32 or forward, where the products can read NCHW as it is. Channels-last it copies only to pad. (Rule read off the peaks of H200 runs.)
+/// Channels and places of a convolution's tensors, over maps or volumes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub batch: u64,
+    pub ci: u64,
+    pub co: u64,
+    /// Places of an input map, an output map and a filter.
+    pub x: u64,
+    pub y: u64,
+    pub w: u64,
+}
+
+/// [`nhwc_copies`] of a convolution over maps.
 pub(crate) fn layout_workspace(c: &Conv, pass: Pass, math: Dtype) -> f64 {
-    let reads_nchw = c.r == 1 && c.s == 1 && (pass == Pass::Fwd || !math.is_half());
+    let (x, y) = (c.h.saturating_mul(c.w), c.oh().saturating_mul(c.ow()));
+    let w = c.r.saturating_mul(c.s);
+    nhwc_copies(c, Extent { batch: c.batch, ci: c.ci, co: c.co, x, y, w }, pass, math)
+}
+
+/// cuDNN runs tensor-core convolutions in NHWC. For NCHW tensors it holds copies of input, output and filter in
+/// that layout while the call runs, channels padded to 16 bytes; of grouped ones input and output as they are. It needs none where each channel is a group of
+/// its own, for 1x1 filters in TF32 or forward, where the products can read NCHW as it is, nor forward over images (fewer channels than 16 bytes hold) with filters of
+/// up to nine places. Channels-last it copies only to pad. (Rules read off the peaks of H200 runs.)
+pub(crate) fn nhwc_copies(c: &Conv, of: Extent, pass: Pass, math: Dtype) -> f64 {
     let e = math.size();
     let lanes = 16.0 / e;
     let padded = |channels: u64| (channels as f64 / lanes).ceil() * lanes;
-    if c.groups > 1 || !math.on_tensor_cores() || !c.channels_last && reads_nchw {
+    let reads_nchw = of.w == 1 && (pass == Pass::Fwd || !math.is_half());
+    let image = padded(of.ci) > of.ci as f64 && of.w <= 9 && pass == Pass::Fwd && c.groups == 1;
+    if !math.on_tensor_cores() || c.groups >= of.ci && c.groups > 1 {
         return 0.0;
     }
+    let (x, y) = (of.batch as f64 * of.x as f64, of.batch as f64 * of.y as f64);
     if c.channels_last {
         // Maps of few channels (images) are copied with their channels padded.
-        let copied = padded(c.ci) > c.ci as f64 && math.is_half() && pass == Pass::Fwd;
-        return if copied { c.batch as f64 * padded(c.ci) * c.h as f64 * c.w as f64 * e } else { 0.0 };
+        let copied = padded(of.ci) > of.ci as f64 && math.is_half() && pass == Pass::Fwd && c.groups == 1;
+        return if copied { x * padded(of.ci) * e } else { 0.0 };
     }
-    let (ci, co, b) = (padded(c.ci), padded(c.co), c.batch as f64);
-    let x = b * ci * c.h as f64 * c.w as f64;
-    let y = b * co * c.oh() as f64 * c.ow() as f64;
-    let w = ci * co * c.r as f64 * c.s as f64;
-    (x + y + w) * e
+    if reads_nchw || image {
+        return 0.0;
+    }
+    if c.groups > 1 {
+        return (x * of.ci as f64 + y * of.co as f64) * e;
+    }
+    let (ci, co) = (padded(of.ci), padded(of.co));
+    (x * ci + y * co + ci * co * of.w as f64) * e
 }
 
 impl Lowering<'_> {
@@ -258,5 +283,54 @@ impl Lowering<'_> {
             Rowwise { kind: RowwiseKind::SumCols, rows: per_output, cols: outputs }
         };
         self.emit(Op::Rowwise(op), Pass::Fwd, x.dtype);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A 3x3 layer over 56 x 56 maps of 64 channels, four images.
+    fn layer() -> Conv {
+        Conv {
+            batch: 4,
+            ci: 64,
+            h: 56,
+            w: 56,
+            co: 64,
+            r: 3,
+            s: 3,
+            stride: [1; 2],
+            pad: [1; 2],
+            dilation: [1; 2],
+            groups: 1,
+            channels_last: false,
+            transposed: false,
+        }
+    }
+
+    #[test]
+    fn copies_of_plain_grouped_and_first_layers() {
+        let bytes = |c: &Conv| layout_workspace(c, Pass::Fwd, Dtype::Bf16);
+        let maps = f64::from(4 * 64 * 56 * 56 * 2);
+        assert_eq!(bytes(&layer()), 2.0 * maps + f64::from(64 * 64 * 9 * 2));
+        assert_eq!(bytes(&Conv { groups: 4, ..layer() }), 2.0 * maps);
+        assert_eq!(bytes(&Conv { groups: 64, ..layer() }), 0.0);
+        assert_eq!(bytes(&Conv { r: 1, s: 1, pad: [0; 2], ..layer() }), 0.0);
+        assert_eq!(bytes(&Conv { channels_last: true, ..layer() }), 0.0);
+        // Images: read as they are by 3x3 filters, copied to eight channels for 7x7.
+        assert_eq!(bytes(&Conv { ci: 3, ..layer() }), 0.0);
+        let wide = Conv { ci: 3, r: 7, s: 7, pad: [3; 2], ..layer() };
+        assert_eq!(bytes(&wide), maps / 8.0 + maps + f64::from(8 * 64 * 49 * 2));
+        // Without tensor cores nothing is turned.
+        assert_eq!(layout_workspace(&layer(), Pass::Fwd, Dtype::Fp32), 0.0);
+    }
+
+    #[test]
+    fn a_volume_is_copied_once() {
+        let of = Extent { batch: 4, ci: 64, co: 64, x: 8 * 56 * 56, y: 8 * 56 * 56, w: 27 };
+        let volume = f64::from(4 * 64 * 8 * 56 * 56 * 2);
+        let bytes = nhwc_copies(&layer(), of, Pass::Fwd, Dtype::Bf16);
+        assert_eq!(bytes, 2.0 * volume + f64::from(64 * 64 * 27 * 2));
     }
 }

@@ -70,13 +70,6 @@ impl Lowering<'_> {
         let whole = |kind| Op::Optimizer(Optimizer { kind, params, tensors });
         match (choice.rule, choice.implementation) {
             (Rule::None, _) => {}
-            (Rule::Sgd, Implementation::Foreach) if self.graph.channels_last => {
-                // Weights of size 1 in some dimension have other strides than their gradients: two of the three walks over lists
-                // fall back to one tensor at a time. Channels-last training of residual nets launches about 2 kernels a
-                // tensor more than the walk over lists.
-                self.optimizer_call(whole(OptimizerKind::SgdPlain), 1);
-                self.each_tensor(&sizes, &[ElementwiseKind::MulScalar, ElementwiseKind::Add]);
-            }
             (Rule::Sgd, Implementation::Fused) => self.optimizer_call(listed(ListedKind::SgdFused), 1),
             (Rule::Sgd, Implementation::Single) => {
                 let kinds = [ElementwiseKind::MulScalar, ElementwiseKind::Add, ElementwiseKind::Add];

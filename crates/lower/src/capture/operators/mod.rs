@@ -12,7 +12,7 @@ mod products;
 
 use super::document::{Capture, Operator};
 use super::view::{Call, Tensor};
-use crate::eager::{layout_workspace, rnn_workspace};
+use crate::eager::{layout_workspace, nhwc_copies, rnn_workspace};
 use preflop_graph::{Phase, Step};
 use preflop_ops::{Elementwise, ElementwiseKind, Op, OpCall, Pass};
 use preflop_units::dtype::Dtype;
@@ -106,12 +106,15 @@ pub(super) fn workspaces(capture: &Capture) -> Vec<(u64, f64)> {
         if !heavy {
             continue;
         }
-        // Over volumes the workspaces are those of the same convolution over maps.
         let name = call.plain_name().0;
+        let volume = products::volume(name, &call);
         let planar = products::convolutions(name, &call, &context).filter(|_| name.starts_with("conv"));
         for kernel in planar.unwrap_or_else(|| kernels(&call, &context)) {
             let bytes = match kernel.op {
-                Op::Conv(conv) => layout_workspace(&conv, kernel.pass, kernel.dtype),
+                Op::Conv(conv) => match volume {
+                    Some(extent) => nhwc_copies(&conv, extent, kernel.pass, kernel.dtype),
+                    None => layout_workspace(&conv, kernel.pass, kernel.dtype),
+                },
                 Op::Rnn(rnn) if kernel.pass == Pass::Fwd => {
                     let weights = call.list(1).iter().map(Tensor::elements).sum();
                     rnn_workspace(&rnn, weights, kernel.dtype)

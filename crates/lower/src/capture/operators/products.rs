@@ -2,6 +2,7 @@
 
 use super::super::view::{Call, Tensor};
 use super::{Context, elementwise, pointwise};
+use crate::eager::Extent;
 use preflop_graph::Phase;
 use preflop_ops::{
     Attention, Conv, ElementwiseKind as E, Gemm, Layout, Listed, ListedKind, Op, OpCall, Pass, Rnn, RnnKind,
@@ -29,24 +30,33 @@ pub(super) fn convolutions(name: &str, call: &Call<'_>, context: &Context) -> Op
     if name == "convolution" { convolution(call, context) } else { convolution_backward(call, context) }
 }
 
+/// Input and extent of a convolution over volumes; nothing for one over lines or maps.
+fn over_volume<'a>(name: &str, call: &Call<'a>) -> Option<(Tensor<'a>, Extent)> {
+    let backward = name == "convolution_backward";
+    let x = call.tensor(usize::from(backward))?;
+    let y = if backward { call.tensor(0) } else { call.output(0) }?;
+    let w = call.tensor(1 + usize::from(backward))?;
+    let [batch, ci, ..] = *x.sizes else { return None };
+    let places = |t: Tensor<'_>| t.sizes.get(2..).map_or(1, |s| s.iter().product::<u64>());
+    let co = *y.sizes.get(1)?;
+    (x.sizes.len() == 5).then(|| (x, Extent { batch, ci, co, x: places(x), y: places(y), w: places(w) }))
+}
+
+/// The extent of a convolution over volumes.
+pub(super) fn volume(name: &str, call: &Call<'_>) -> Option<Extent> {
+    over_volume(name, call).map(|(_, extent)| extent)
+}
+
 /// A convolution over volumes in its own kernels; others as they are.
 fn over_volumes(name: &str, call: &Call<'_>, one: OpCall) -> OpCall {
     let Op::Conv(conv) = &one.op else { return one };
-    let backward = name == "convolution_backward";
-    let input = call.tensor(usize::from(backward));
-    let output = if backward { call.tensor(0) } else { call.output(0) };
-    let filter = call.tensor(1 + usize::from(backward));
-    let (Some(x), Some(y), Some(w)) = (input, output, filter) else { return one };
-    if x.sizes.len() != 5 {
-        return one;
-    }
-    let places = |t: Tensor<'_>| t.sizes.get(2..).map_or(1, |s| s.iter().product::<u64>());
+    let Some((x, of)) = over_volume(name, call) else { return one };
     let kind = match (conv.transposed, x.is_contiguous()) {
         (true, _) => ListedKind::ConvTranspose3d,
         (false, true) => ListedKind::Conv3d,
         (false, false) => ListedKind::Conv3dLast,
     };
-    let sizes = [x.sizes[0], x.sizes[1], conv.co, places(x), places(y), places(w), conv.groups];
+    let sizes = [of.batch, of.ci, conv.co, of.x, of.y, of.w, conv.groups];
     OpCall { op: Op::Listed(Listed::new(kind, &sizes)), ..one }
 }
 
