@@ -285,7 +285,7 @@ impl Case<'_> {
             product: self.dtypes[1],
             cluster,
             collectives: &collectives,
-            contention: preflop_cluster::iteration::CONTENTION,
+            contention: None,
             host: s.stack.host(),
         };
         let costs =
