@@ -171,11 +171,15 @@ impl ClusterFile {
 
 /// GPUs on one switch or host: as many as the largest node of the catalogue with such a GPU has, or the usual eight behind a switch and
 /// sixteen cards on the bus (two sockets with switches of four slots each).
-fn most_in_a_box(gpu: &Gpu) -> Result<u64, ClusterError> {
-    let alike = |n: &Node| n.gpu.chip == gpu.chip && n.gpu.form == gpu.form;
-    let known = catalog::all()?.iter().filter(|n| alike(n)).map(|n| n.gpus).max().unwrap_or(0);
+fn most_in_a_box(gpu: &Gpu, nodes: &[Node]) -> u64 {
+    let known = nodes.iter().filter(|n| is_alike(n, gpu)).map(|n| n.gpus).max().unwrap_or(0);
     let usual = if Node::usual(gpu.clone(), 1).topology == Topology::Switched { 8 } else { 16 };
-    Ok(known.max(usual))
+    known.max(usual)
+}
+
+/// Has this node the same chip in the same form, with as much memory or not?
+fn is_alike(node: &Node, gpu: &Gpu) -> bool {
+    node.gpu.chip == gpu.chip && node.gpu.form == gpu.form
 }
 
 impl Cluster {
@@ -229,12 +233,15 @@ impl Cluster {
             if gpus_per_node == 0 {
                 return Err(ClusterError::Plan(format!("`{name}`: a node has at least one GPU")));
             }
-            let most = most_in_a_box(&gpu)?;
+            let nodes = catalog::all()?;
+            let most = most_in_a_box(&gpu, &nodes);
             if gpus_per_node > most {
+                let several = nodes.iter().find(|n| is_alike(n, &gpu)).map_or(String::new(), |n| {
+                    format!(", or `{}x{}` for several", n.name, gpus_per_node.div_ceil(n.gpus))
+                });
                 return Err(ClusterError::Plan(format!(
-                    "`{name}`: servers with `{0}` have at most {most}: take `{most}x{0}`, or `{most}x{0}x{1}` for several",
-                    gpu.name,
-                    gpus_per_node.div_ceil(most)
+                    "`{name}`: servers with `{0}` have at most {most}: take `{most}x{0}`{several}",
+                    gpu.name
                 )));
             }
             return Self::counted(Node::usual(gpu, gpus_per_node), count, name);

@@ -59,8 +59,8 @@ impl CoreTimes<'_> {
     /// server's kernels, which scale every row and column and hold 2,650 there.
     fn as_timed(&self, step: &Step) -> Step {
         let mut step = step.clone();
-        let doubles = self.gpu.peak(Dtype::Fp8).0 > 1.5 * self.gpu.peak(Dtype::Bf16).0;
-        if let (Op::Gemm(gemm), Dtype::Fp8, true) = (&mut step.call.op, step.call.dtype, doubles) {
+        let has_units = self.gpu.tensor.get(Dtype::Fp8).is_some();
+        if let (Op::Gemm(gemm), Dtype::Fp8, true) = (&mut step.call.op, step.call.dtype, has_units) {
             gemm.k = gemm.k.div_ceil(2);
             step.call.dtype = Dtype::Bf16;
         }
@@ -127,5 +127,36 @@ impl<T: OperatorTimes> OperatorTimes for Aged<'_, T> {
             out.flops += part.flops;
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use preflop_core::gpu::catalog;
+    use preflop_core::model::Phase;
+    use preflop_core::ops::Gemm;
+    use preflop_core::{OpCall, Pass};
+
+    fn product(k: u64, dtype: Dtype) -> Step {
+        let op = Op::Gemm(Gemm::linear(8192, 8192, k, false));
+        Step { name: "up".into(), phase: Phase::Forward, call: OpCall::new(op, Pass::Fwd, dtype), count: 3 }
+    }
+
+    #[test]
+    fn an_eight_bit_product_of_training_takes_as_long_as_half_of_it_in_sixteen_bits() {
+        let model = TimeModel::embedded();
+        let gpu = catalog::find("gb200").unwrap();
+        let times = CoreTimes { model: &model, gpu: &gpu };
+        let eight = times.busy(&[product(8192, Dtype::Fp8)]);
+        let sixteen = times.busy(&[product(4096, Dtype::Bf16)]);
+        assert_eq!(eight.time, sixteen.time);
+        // Its FLOPs are its own: 3 * 2 * 8192^3.
+        assert_eq!(eight.flops, 3.0 * 2.0 * 8192_f64.powi(3));
+        assert_eq!(sixteen.flops, eight.flops / 2.0);
+        // Without units for 8 bits nothing is halved.
+        let gpu = catalog::find("a100-sxm-80gb").unwrap();
+        let older = CoreTimes { model: &model, gpu: &gpu };
+        assert_eq!(older.as_timed(&product(8192, Dtype::Fp8)), product(8192, Dtype::Fp8));
     }
 }
