@@ -128,6 +128,11 @@ fn what_does_not_divide_fit_or_exist_gets_one_line_with_what_works() {
         (vec!["predict", "llama-3-8b", "--cluster", "dgx-h10"], "did you mean"),
         (vec!["predict", "resnet50", "--cluster", "dgx-h100", "--tp", "2"], "data parallelism"),
         (vec!["predict", "llama-3-8b", "--cluster", "8xh100x4"], "no network"),
+        (vec!["predict", "llama-3-8b", "--cluster", "9xh100"], "have at most 8: take `8xh100-sxm`"),
+        (
+            vec!["plan", "llama-3-8b", "--cluster", "dgx-h100", "--global-batch", "8", "--fixed", "tp=3"],
+            "tp 3 does not divide 32 heads: take 2 or 4",
+        ),
         (vec!["predict", "llama-3-8b", "--gpu", "h100", "--tp", "2"], "--cluster"),
         (vec!["predict", "llama-3-8b", "--cluster", "dgx-h100", "--mode", "infer"], "--mode"),
         (

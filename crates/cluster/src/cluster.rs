@@ -1,7 +1,8 @@
 //! A cluster: so many nodes of one kind and the fabric between them. By name, by file, or as `NODExCOUNT`.
 
 use crate::ClusterError;
-use crate::node::{Assumption, Figure, Node, catalog};
+use crate::node::{Assumption, Figure, Node, Topology, catalog};
+use preflop_core::Gpu;
 use preflop_core::gpu::catalog as gpus;
 use preflop_core::units::BytesPerSecond;
 use serde::Deserialize;
@@ -168,6 +169,19 @@ impl ClusterFile {
     }
 }
 
+/// GPUs on one switch or host: as many as the largest node of the catalogue with such a GPU has, or the usual eight behind a switch and
+/// sixteen cards on the bus (two sockets with switches of four slots each).
+fn most_in_a_box(gpu: &Gpu, nodes: &[Node]) -> u64 {
+    let known = nodes.iter().filter(|n| is_alike(n, gpu)).map(|n| n.gpus).max().unwrap_or(0);
+    let usual = if Node::usual(gpu.clone(), 1).topology == Topology::Switched { 8 } else { 16 };
+    known.max(usual)
+}
+
+/// Has this node the same chip in the same form, with as much memory or not?
+fn is_alike(node: &Node, gpu: &Gpu) -> bool {
+    node.gpu.chip == gpu.chip && node.gpu.form == gpu.form
+}
+
 impl Cluster {
     /// So many of these nodes on a full fabric.
     pub fn of(node: Node, count: u64) -> Self {
@@ -216,9 +230,18 @@ impl Cluster {
         {
             let (gpu, count) = split_count(rest).filter(|(g, _)| gpus::find(g).is_ok()).unwrap_or((rest, 1));
             let gpu = gpus::find(gpu).map_err(|e| ClusterError::Plan(format!("`{name}`: {e}")))?;
-            if gpus_per_node == 0 || gpus_per_node > 1024 {
+            if gpus_per_node == 0 {
+                return Err(ClusterError::Plan(format!("`{name}`: a node has at least one GPU")));
+            }
+            let nodes = catalog::all()?;
+            let most = most_in_a_box(&gpu, &nodes);
+            if gpus_per_node > most {
+                let several = nodes.iter().find(|n| is_alike(n, &gpu)).map_or(String::new(), |n| {
+                    format!(", or `{}x{}` for several", n.name, gpus_per_node.div_ceil(n.gpus))
+                });
                 return Err(ClusterError::Plan(format!(
-                    "`{name}`: a node has 1 to 1024 GPUs, not {gpus_per_node}"
+                    "`{name}`: servers with `{0}` have at most {most}: take `{most}x{0}`{several}",
+                    gpu.name
                 )));
             }
             return Self::counted(Node::usual(gpu, gpus_per_node), count, name);
@@ -253,10 +276,10 @@ impl Cluster {
         }
         if wanted > self.gpus() {
             return Err(ClusterError::Plan(format!(
-                "{wanted} GPUs in `{}`, which has {} ({} nodes of {g}): ask for {} or for `{}x{}`",
+                "{wanted} GPUs in `{}`, which has {} ({} of {g}): ask for {} or for `{}x{}`",
                 self.name,
                 self.gpus(),
-                self.count,
+                if self.count == 1 { "1 node".to_string() } else { format!("{} nodes", self.count) },
                 self.gpus(),
                 self.node.name,
                 wanted.div_ceil(g)

@@ -28,16 +28,23 @@ impl LogInterval {
         Some(Self { low: quantile(&sorted, 0.05).min(0.0), high: quantile(&sorted, 0.95).max(0.0) })
     }
 
-    /// From errors of other systems that were left out: as far either way as nine tenths of them lie, because nobody knows to which side
-    /// a new system errs.
-    pub fn either_way(errors: &[f64]) -> Option<Self> {
-        let mut sizes: Vec<f64> = errors.iter().map(|e| e.abs()).filter(|e| e.is_finite()).collect();
-        if sizes.is_empty() {
-            return None;
+    /// From errors of runs on several systems that were left out: as far either way as nine tenths of them lie, because nobody knows to
+    /// which side a new system errs. Each system counts as much as any other, however many of its runs there are.
+    pub fn either_way_by<'a>(errors: impl Iterator<Item = (&'a str, f64)>) -> Option<Self> {
+        let mut sizes: Vec<(f64, &str)> =
+            errors.filter(|(_, e)| e.is_finite()).map(|(s, e)| (e.abs(), s)).collect();
+        sizes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let rows_of = |system: &str| sizes.iter().filter(|(_, s)| *s == system).count() as f64;
+        let shares: Vec<f64> = sizes.iter().map(|(_, s)| 1.0 / rows_of(s)).collect();
+        let wanted = 0.9 * shares.iter().sum::<f64>() - 1e-9;
+        let mut counted = 0.0;
+        for ((size, _), share) in sizes.iter().zip(&shares) {
+            counted += share;
+            if counted >= wanted {
+                return Some(Self { low: -size, high: *size });
+            }
         }
-        sizes.sort_by(f64::total_cmp);
-        let side = quantile(&sizes, 0.9);
-        Some(Self { low: -side, high: side })
+        None
     }
 
     /// Both ends around a value.
@@ -83,6 +90,14 @@ mod tests {
         assert_eq!(quantile(&sorted, 0.05), 5.0);
         assert_eq!(quantile(&[1.0, 2.0], 0.5), 1.5);
         assert_eq!(quantile(&[], 0.5), 0.0);
+    }
+
+    #[test]
+    fn a_system_with_many_runs_counts_as_one_with_few() {
+        let runs = (0..90).map(|i| ("many", f64::from(i) * 1e-3)).chain([("few", -0.3), ("few", 0.1)]);
+        // Half of all weight lies in `few`: nine tenths of it are reached by its larger error only.
+        assert_eq!(LogInterval::either_way_by(runs), Some(LogInterval { low: -0.3, high: 0.3 }));
+        assert_eq!(LogInterval::either_way_by(std::iter::empty()), None);
     }
 
     #[test]

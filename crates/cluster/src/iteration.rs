@@ -40,8 +40,8 @@ pub struct Setting<'a> {
     pub cluster: &'a Cluster,
     /// Constants of collectives.
     pub collectives: &'a Collectives,
-    /// Share by which compute slows down while gathers and scatters of shards run beside it: they hold SMs and memory bandwidth.
-    pub contention: f64,
+    /// Share by which compute slows down while gathers and scatters of shards run beside it; unless given, as the stack has it.
+    pub contention: Option<f64>,
     /// Host time of the stack.
     pub host: Host,
 }
@@ -87,10 +87,6 @@ impl ShardCosts {
         }
     }
 }
-
-/// What FSDP runs of 2023 on 8 to 128 A100 want: compute loses all that gathers take beside it. The fit ends at this bound, so that
-/// hiding gains nothing there; newer stacks may do better.
-pub const CONTENTION: f64 = 1.0;
 
 /// Sharpness of the corner between the GPU's and the host's time.
 const NORM: f64 = 8.0;

@@ -5,7 +5,7 @@
 //! result is exact within the model.
 
 use crate::iteration::{Breakdown, Setting, ShardCosts, Uses};
-use crate::model::{Attention, Stack};
+use crate::model::{Attention, Stack, Transformer};
 use crate::rank::OperatorTimes;
 use crate::strategy::{Fsdp, Recompute, Schedule, Strategy};
 use crate::{Cluster, ClusterError};
@@ -84,6 +84,30 @@ impl Fixed {
         }
         *place = Some(number);
         Ok(())
+    }
+}
+
+impl Fixed {
+    /// Which of the fixed sizes cannot be, with the nearest that can: what to say where no plan divides.
+    pub fn check(&self, model: &Transformer, seq: u64, cluster: &Cluster) -> Result<(), ClusterError> {
+        let [tp, cp, pp] = [self.tp, self.cp, self.pp].map(|size| size.unwrap_or(1));
+        let taken = tp.saturating_mul(cp).saturating_mul(pp).max(1);
+        let dp = self.dp.unwrap_or((cluster.gpus() / taken).max(1));
+        let micro_batch = self.micro_batch.unwrap_or(1);
+        let strategy = Strategy {
+            tp,
+            cp,
+            pp,
+            dp,
+            ep: self.ep.unwrap_or(1),
+            interleave: self.interleave.filter(|_| pp > 1).unwrap_or(1),
+            micro_batch,
+            // Divides whatever else is fixed: the batch is not in question here.
+            global_batch: dp.saturating_mul(micro_batch).saturating_mul(pp),
+            zero: self.zero.unwrap_or(0),
+            ..Strategy::default()
+        };
+        strategy.check(model, seq, cluster)
     }
 }
 
@@ -508,7 +532,7 @@ mod tests {
             product: Dtype::Bf16,
             cluster: &cluster,
             collectives: &collectives,
-            contention: 0.0,
+            contention: None,
             host: Stack::Compiled.host(),
         };
         let mut space = Space {
@@ -528,6 +552,13 @@ mod tests {
         assert!(!found.why_not(&cluster).is_empty());
         space.fixed.tp = Some(2);
         assert!(search(&setting, &space, &times).plans.iter().all(|p| p.strategy.tp == 2));
+        // A size that cannot be is named with the nearest that can.
+        let three = Fixed { tp: Some(3), ..Fixed::default() };
+        space.fixed = three;
+        assert!(search(&setting, &space, &times).nearest.is_none());
+        let error = three.check(&model, 8192, &cluster).unwrap_err().to_string();
+        assert!(error.contains("tp 3 does not divide 32 heads: take 2 or 4"), "{error}");
+        assert!(Fixed { tp: Some(2), pp: Some(4), ..Fixed::default() }.check(&model, 8192, &cluster).is_ok());
         // What a search finds is what a prediction of the same strategy says.
         let costs = ShardCosts::new(&model, best.strategy.shard(8192, Dtype::Bf16, Dtype::Bf16), &times);
         let again = setting.predict(&best.strategy, &costs, &times).unwrap();

@@ -101,7 +101,7 @@ pub fn curve(q: &Question<'_>, sizes: &[u64], times: &impl OperatorTimes) -> Vec
                 product: q.dtypes[1],
                 cluster: &cluster,
                 collectives: q.collectives,
-                contention: crate::iteration::CONTENTION,
+                contention: None,
                 host: q.host,
             };
             let global_batch = match q.growth {

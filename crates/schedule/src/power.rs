@@ -10,7 +10,7 @@
 //! where its operators alone allow 525 to 545, one of 1.5 G at 410 without loss), so those runs are no check of them.
 
 use crate::iteration::IterationPrediction;
-use preflop_gpu::Gpu;
+use preflop_gpu::{Architecture, Gpu};
 use preflop_graph::Iteration;
 use preflop_ops::{Op, OpCall};
 use preflop_units::Seconds;
@@ -18,12 +18,21 @@ use preflop_units::dtype::Dtype;
 
 /// Joules of one FLOP on tensor cores with its share of registers, shared memory and L2.
 const JOULES_PER_FLOP: f64 = 1.0e-12;
+/// The same on Blackwell, whose tensor cores keep sums in a memory of their own, over Hopper's: products of a sixth of a second and more, which the
+/// limit binds, hold 701 TFLOP/s on an H100 of 700 W and 1,263 on a B200 of 1,000 W (32,768 x 51,200 x 65,536 in `gemm_bf16.csv.gz` of
+/// aiconfigurator): (786 W / 1,263) / (550 W / 701).
+const BLACKWELL_SHARE: f64 = 0.79;
 /// Joules of one byte through DRAM and L2.
 const JOULES_PER_BYTE: f64 = 60e-12;
 /// What a board of this class draws beside, as a share of its limit (150 of 700 W).
 const IDLE_SHARE: f64 = 150.0 / 700.0;
 /// FLOPs in 8 bits cost so much of those in 16.
 const EIGHT_BITS: f64 = 0.5;
+
+fn joules_per_flop(gpu: &Gpu) -> f64 {
+    let share = if gpu.architecture == Architecture::Blackwell { BLACKWELL_SHARE } else { 1.0 };
+    JOULES_PER_FLOP * share
+}
 
 /// Tensor-core FLOPs of a call in units of 16-bit ones.
 fn tensor_flops(call: &OpCall, flops: f64) -> f64 {
@@ -47,7 +56,7 @@ pub(crate) fn keep_within(iteration: &Iteration, out: &mut IterationPrediction, 
             products += s.one.time.0 * s.count;
         }
     }
-    let least = (JOULES_PER_FLOP * flops + JOULES_PER_BYTE * out.dram.0) / watts.max(1.0);
+    let least = (joules_per_flop(gpu) * flops + JOULES_PER_BYTE * out.dram.0) / watts.max(1.0);
     let beyond = least - out.gpu_wall.0;
     if beyond <= 0.0 || products <= 0.0 {
         return;

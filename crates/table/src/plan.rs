@@ -7,7 +7,7 @@ use crate::jobs::{Form, Job};
 use preflop_cluster::Cluster;
 use preflop_cluster::asked::{AskedStrategy, formats};
 use preflop_cluster::data_parallel::{self, Sharding};
-use preflop_cluster::iteration::{CONTENTION, Setting, ShardCosts};
+use preflop_cluster::iteration::{Setting, ShardCosts};
 use preflop_cluster::memory::RankMemory;
 use preflop_cluster::model::{Attention, Transformer};
 use preflop_cluster::plan::power;
@@ -81,7 +81,7 @@ fn sharded(
         product,
         cluster,
         collectives: &engine.collectives,
-        contention: CONTENTION,
+        contention: None,
         host: strategy.stack.host(),
     };
     strategy.check(model, seq, cluster).map_err(text)?;

@@ -92,7 +92,7 @@ impl Subject {
             product: self.dtypes[1],
             cluster,
             collectives,
-            contention: preflop_cluster::iteration::CONTENTION,
+            contention: None,
             host,
         }
     }

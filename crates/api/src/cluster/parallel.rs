@@ -285,7 +285,7 @@ impl Case<'_> {
             product: self.dtypes[1],
             cluster,
             collectives: &collectives,
-            contention: preflop_cluster::iteration::CONTENTION,
+            contention: None,
             host: s.stack.host(),
         };
         let costs =
@@ -410,15 +410,19 @@ const LIMIT: f64 = 0.1;
 /// What limits an iteration that computing does not: its name, the part of the breakdown, and the seconds of it.
 pub fn limit(s: &Strategy, o: &Outcome, cluster: &Cluster) -> Option<(&'static str, &'static str, f64)> {
     let mut parts = o.breakdown.parts().to_vec();
-    parts.retain(|(name, _)| !matches!(*name, "compute" | "recompute" | "optimizer"));
+    // A step on the host's cores is not the GPUs' work.
+    let offloaded = s.offload == Offload::Optimizer;
+    parts
+        .retain(|(name, _)| !matches!(*name, "compute" | "recompute") && (*name != "optimizer" || offloaded));
     let (part, time) = parts.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     if time / o.time < LIMIT {
         return None;
     }
     let bound = match part {
         "pp_bubble" => "bubble",
-        "host_exposed" => "host",
+        "host_exposed" | "optimizer" => "host",
         "tp_exposed" | "cp_exposed" if s.tp <= cluster.node.gpus => "link",
+        _ if cluster.count == 1 => "link",
         _ => "network",
     };
     Some((bound, part, time))

@@ -83,6 +83,9 @@ pub fn answer(engine: &Engine, asked: &Plan) -> Result<Answer, ApiError> {
     let collectives = Collectives::embedded();
     let found = search(&subject.setting(&cluster, &collectives, stack.host()), &space, &times);
     if found.plans.is_empty() {
+        if found.nearest.is_none() {
+            space.fixed.check(&subject.model, subject.seq, &cluster)?;
+        }
         return Err(none_fits(&found, asked, &subject.model, &cluster));
     }
     let usd_per_gpu_hour = usd_per_gpu_hour(engine, &cluster);

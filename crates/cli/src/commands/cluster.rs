@@ -80,9 +80,11 @@ fn figures(cluster: &Cluster) -> Vec<(&'static str, String)> {
         ));
     }
     if cluster.count > 1 {
+        let none = node.network.0 <= 0.0;
+        let all = Group { gpus: cluster.gpus(), per_node: node.gpus };
         out.push((
             "all-reduce of 1 GiB over all, bus GB/s",
-            bus(Group { gpus: cluster.gpus(), per_node: node.gpus }),
+            if none { "no network between these nodes".to_string() } else { bus(all) },
         ));
     }
     out

@@ -110,7 +110,7 @@ pub fn run(args: &PlanArgs, output: &Output) -> anyhow::Result<()> {
             product: formats[1],
             cluster: &part,
             collectives: &collectives,
-            contention: preflop_cluster::iteration::CONTENTION,
+            contention: None,
             host: args.stack.host(),
         };
         let found = search(&setting, &space, &times);
@@ -118,6 +118,9 @@ pub fn run(args: &PlanArgs, output: &Output) -> anyhow::Result<()> {
         all = if better { found.merged(all, args.objective) } else { all.merged(found, args.objective) };
     }
     if all.plans.is_empty() {
+        if all.nearest.is_none() {
+            fixed.check(&model, subject.seq, &cluster)?;
+        }
         return Err(none_fits(&all, args, &model, &cluster).into());
     }
     let usd = cluster_args::price(&cluster).map(|(usd, _)| usd / cluster.gpus() as f64);
@@ -188,8 +191,12 @@ fn none_fits(
             cluster.gpus()
         );
         let next = args.global_batch.next_multiple_of(cluster.gpus());
-        return InputError::new(message)
-            .hint(format!("a global batch of {next} divides; or fix fewer sizes"));
+        let hint = if next == args.global_batch {
+            "fix fewer sizes".to_string()
+        } else {
+            format!("a global batch of {next} divides; or fix fewer sizes")
+        };
+        return InputError::new(message).hint(hint);
     };
     let room = cluster.node.gpu.memory;
     let message = format!(

@@ -6,7 +6,10 @@ use crate::output::{self, Align, Output};
 use anyhow::Context as _;
 use flate2::read::GzDecoder;
 use preflop_cluster::collective::Collectives;
-use preflop_cluster::validate::{Pair, Score, collectives, ddp, fsdp, megatron, memory, vendor};
+use preflop_cluster::validate::vendor::Which;
+use preflop_cluster::validate::{
+    Evidence, Pair, Score, collectives, ddp, fsdp, kind_of_evidence, megatron, memory, vendor,
+};
 use preflop_core::time::TimeModel;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -45,14 +48,26 @@ pub fn run(data: Option<&Path>, output: &Output) -> anyhow::Result<()> {
     let model = Collectives::embedded();
     board.collectives(&rows(&folder, "collectives.csv.gz")?, &model)?;
     board.megatron(&folder, &time_model, &model)?;
-    board.fsdp(&rows(&folder, "fsdp_mpt.csv")?, &time_model, &model)?;
+    board.elsewhere(&folder, &time_model, &model)?;
     board.ddp(&rows(&folder, "ddp_scaling.csv")?);
-    board.memory(&rows(&folder, "torchtitan.csv")?, &time_model, &model)?;
-    board.vendor(&rows(&folder, "megatron_bridge.csv")?, &time_model, &model)?;
     if output.json {
         return output::print_json(&json!({"scores": board.scores, "notes": board.notes}));
     }
     board.print(output)
+}
+
+/// What is left out of rows that constants were fitted on.
+const IN_THE_FIT: &str = "nothing: in the fit";
+
+/// A share of fewer rows than this says nothing about nine tenths: the rows are counted instead.
+const FEW: usize = 10;
+
+fn coverage(s: &Score) -> String {
+    let Some(percent) = s.coverage_percent else { return "-".to_string() };
+    if s.rows < FEW {
+        return format!("{:.0} of {}", percent / 100.0 * s.rows as f64, s.rows);
+    }
+    format!("{percent:.0} %")
 }
 
 struct Board {
@@ -62,7 +77,12 @@ struct Board {
 
 impl Board {
     fn add(&mut self, what: &str, left_out: &str, pairs: &[Pair], bar: Option<f64>) {
-        self.scores.push(Score::of(what, left_out, pairs, bar));
+        let mut score = Score::of(what, left_out, pairs, bar);
+        if left_out == IN_THE_FIT {
+            // Intervals speak of what was not seen.
+            score.coverage_percent = None;
+        }
+        self.scores.push(score);
     }
 
     fn collectives(&mut self, rows: &[collectives::Row], model: &Collectives) -> anyhow::Result<()> {
@@ -74,27 +94,19 @@ impl Board {
         self.add("collectives from 1 MB on", "link generation", &generations, Some(15.0));
         let across = collectives::left_out_across(rows, model.fitted())?;
         self.add("collectives across nodes from 1 MB on", "number of nodes", &across, Some(14.0));
-        self.add(
-            "collectives, switched node",
-            "nothing: in the fit",
-            &collectives::fitted_inside(rows, model)?,
-            None,
-        );
-        self.add(
-            "collectives across nodes",
-            "nothing: in the fit",
-            &collectives::fitted_across(rows, model)?,
-            None,
-        );
+        self.add("collectives, switched node", IN_THE_FIT, &collectives::fitted_inside(rows, model)?, None);
+        self.add("collectives across nodes", IN_THE_FIT, &collectives::fitted_across(rows, model)?, None);
         Ok(())
     }
 
     fn megatron(&mut self, folder: &Path, time_model: &TimeModel, model: &Collectives) -> anyhow::Result<()> {
-        let runs = megatron::runs(&rows::<megatron::Row>(folder, "megatron_3d.csv")?, time_model, model)?;
+        let mut runs = megatron::runs(&rows::<megatron::Row>(folder, "megatron_3d.csv")?, time_model, model)?;
+        let mut selene =
+            megatron::selene(&rows::<megatron::Selene>(folder, "megatron_selene.csv")?, time_model, model)?;
+        let evidence = kind_of_evidence(&mut [&mut runs.one_node, &mut runs.many_nodes, &mut selene]);
+        self.evidence("whole iterations, stack and generation of the fit", evidence);
         self.add("TP x DP x PP, one node", "model (host constants)", &runs.one_node, Some(7.0));
         self.add("TP x DP x PP, 256 GPUs", "none: choices were made on these", &runs.many_nodes, Some(6.0));
-        let selene =
-            megatron::selene(&rows::<megatron::Selene>(folder, "megatron_selene.csv")?, time_model, model)?;
         self.add("GPT 22B and 175B, sequence parallel", "all rows", &selene, Some(3.0));
         let many = runs.picks.iter().filter(|(_, _, n)| *n >= 15);
         for (case, loss, plans) in many {
@@ -123,26 +135,49 @@ impl Board {
         Ok(())
     }
 
-    fn fsdp(
+    /// Whole iterations on stacks and generations of which nothing was fitted, but contention on the A100.
+    fn elsewhere(
         &mut self,
-        rows: &[fsdp::Row],
+        folder: &Path,
         time_model: &TimeModel,
         model: &Collectives,
     ) -> anyhow::Result<()> {
-        let ready = fsdp::ready(rows, time_model)?;
-        let today = fsdp::Era { contention: preflop_cluster::iteration::CONTENTION, ..fsdp::Era::TODAY };
-        let pairs: Vec<Pair> = ready.iter().map(|r| r.pair(today, model)).collect();
-        self.add("FSDP of 2023 with today's kernels, A100", "all but contention", &pairs, None);
-        let out = fsdp::left_out_models(&ready, model);
+        let ready = fsdp::ready(&rows::<fsdp::Row>(folder, "fsdp_mpt.csv")?, time_model)?;
+        let mut mpt: Vec<Pair> = ready.iter().map(|r| r.pair(fsdp::Era::TODAY, model)).collect();
+        let (mut peaks, mut titan) = (Vec::new(), Vec::new());
+        for row in rows::<memory::Row>(folder, "torchtitan.csv")? {
+            let [peak, time] = memory::predict(&row, time_model, model)?;
+            peaks.push(peak);
+            titan.push(time);
+        }
+        let bridge = rows::<vendor::Row>(folder, "megatron_bridge.csv")?;
+        let vendor = |which| vendor::pairs(&bridge, which, time_model, model);
+        let (mut sharded, mut cut, mut experts) =
+            (vendor(Which::LlamaFsdp)?, vendor(Which::Llama)?, vendor(Which::Qwen)?);
+        let evidence = kind_of_evidence(&mut [&mut mpt, &mut titan, &mut sharded, &mut cut, &mut experts]);
+        self.evidence("whole iterations, another stack or generation", evidence);
+        self.add("FSDP, next generation: Llama 3.1 8B on H100 of 500 W", "GPU", &titan, Some(12.0));
+        self.add("FSDP, the one after: Llama 3 70B on 64 GB200, 8 bit", "GPU", &sharded, Some(12.0));
+        self.add("FSDP of 2023 with today's kernels, A100", "all but contention", &mpt, None);
+        self.fsdp(&ready, model);
+        self.add("peak memory, Llama 3.1 8B with FSDP", "all rows", &peaks, Some(5.0));
+        self.add("TP x PP, Llama 3 70B on 64 GB200, 8 bit", "GPU", &cut, None);
+        self.add("mixture of experts on 8 GB200, ep 8", "GPU", &experts, None);
+        Ok(())
+    }
+
+    /// FSDP runs of 2023 with the kernels of that year.
+    fn fsdp(&mut self, ready: &[fsdp::Ready], model: &Collectives) {
+        let out = fsdp::left_out_models(ready, model);
         self.add("FSDP of 2023, kernels of that year, A100", "model (not the GPU)", &out, Some(6.0));
-        let gpus = fsdp::left_out_gpus(&ready, model);
+        let gpus = fsdp::left_out_gpus(ready, model);
         for (same, what, bar) in [
             (true, "FSDP of 2023, a GPU of the same generation", 6.0),
             (false, "FSDP of 2023, a GPU of another generation", 12.0),
         ] {
             let pairs: Vec<Pair> = gpus.iter().filter(|(s, _)| *s == same).map(|(_, p)| p.clone()).collect();
             if pairs.is_empty() {
-                self.notes.push(format!("{what}: the rows have one GPU, so none can be left out"));
+                self.notes.push(format!("{what}: these rows have one GPU, so none can be left out"));
             } else {
                 self.add(what, "GPU", &pairs, Some(bar));
             }
@@ -154,7 +189,6 @@ impl Board {
             era.pointwise,
             100.0 * era.contention
         ));
-        Ok(())
     }
 
     fn ddp(&mut self, rows: &[ddp::Row]) {
@@ -173,36 +207,13 @@ impl Board {
         }
     }
 
-    fn memory(
-        &mut self,
-        rows: &[memory::Row],
-        time_model: &TimeModel,
-        model: &Collectives,
-    ) -> anyhow::Result<()> {
-        let mut pairs = [Vec::new(), Vec::new()];
-        for row in rows {
-            let [peak, tokens] = memory::predict(row, time_model, model)?;
-            pairs[0].push(peak);
-            pairs[1].push(tokens);
-        }
-        self.add("peak memory, Llama 3.1 8B with FSDP", "all rows", &pairs[0], Some(5.0));
-        self.add("tokens/s of the same, a slower H100 than ours", "all rows", &pairs[1], None);
-        Ok(())
-    }
-
-    fn vendor(
-        &mut self,
-        rows: &[vendor::Row],
-        time_model: &TimeModel,
-        model: &Collectives,
-    ) -> anyhow::Result<()> {
-        for (which, what) in [
-            (vendor::Which::Llama, "Llama 3 70B on 64 GB200, 8 bit"),
-            (vendor::Which::Qwen, "mixture of experts on 8 GB200, ep 8"),
-        ] {
-            self.add(what, "all rows", &vendor::pairs(rows, which, time_model, model)?, None);
-        }
-        Ok(())
+    fn evidence(&mut self, kind: &str, e: Evidence) {
+        self.notes.push(format!(
+            "90 % intervals of {kind}: sides of {:.3} in logs from all {} runs; with the model left out they hold {:.0} %",
+            e.side,
+            e.rows,
+            100.0 * e.covered as f64 / e.rows.max(1) as f64
+        ));
     }
 
     fn print(&self, output: &Output) -> anyhow::Result<()> {
@@ -228,7 +239,7 @@ impl Board {
                 format!("{:.1} %", s.median_percent),
                 format!("{:.1} %", s.systems_percent),
                 format!("{:+.1} %", s.bias_percent),
-                s.coverage_percent.map_or_else(|| "-".to_string(), |c| format!("{c:.0} %")),
+                coverage(s),
                 s.bar_percent.map_or_else(|| "-".to_string(), |b| format!("{b} %")),
                 s.holds.map_or("", |h| if h { "yes" } else { "NO" }).to_string(),
             ]);

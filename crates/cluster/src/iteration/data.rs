@@ -146,6 +146,7 @@ impl Setting<'_> {
         debug_assert!(node > 0);
         let again = if s.recompute == Recompute::Full { costs.forward.time * layers } else { 0.0 };
         let hidden = (m * total - exposed).max(0.0).min(m * (parts[0] + parts[1] + again));
-        Data { exposed, contention: self.contention * hidden }
+        let share = self.contention.unwrap_or_else(|| s.stack.contention(&self.cluster.node.gpu));
+        Data { exposed, contention: share * hidden }
     }
 }

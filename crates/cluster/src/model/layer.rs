@@ -91,9 +91,10 @@ impl Shard {
     fn product(&self, work: &mut Work, name: &str, [m, n, k]: [u64; 3], bias: bool, count: u64) {
         let (n, k) = (n.max(1), k.max(1));
         if self.product.size() < 2.0 {
-            // fp8: activations and weights are cast before the product, gradients before theirs.
-            self.pointwise(work, Phase::Forward, name, ElementwiseKind::Cast, m * k * count);
-            self.pointwise(work, Phase::Backward, name, ElementwiseKind::Cast, m * n * count);
+            // fp8: the input is cast before the product and its gradient before theirs, each once as it lies and once transposed for the
+            // weight's gradient: two bytes read and two written, as a copy.
+            self.pointwise(work, Phase::Forward, name, ElementwiseKind::Copy, m * k * count);
+            self.pointwise(work, Phase::Backward, name, ElementwiseKind::Copy, m * n * count);
         }
         let gemm = Op::Gemm(Gemm::linear(m, n, k, bias));
         work.push(Phase::Forward, name, gemm, Pass::Fwd, self.product, count);

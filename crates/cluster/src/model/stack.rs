@@ -1,6 +1,10 @@
 //! Software stacks: what a framework launches for the same mathematics, and what that costs the host.
 
+use preflop_core::Gpu;
 use serde::Serialize;
+
+/// Channels of a collective in a switched node.
+const NCCL_CHANNELS: f64 = 24.0;
 
 /// A software stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -76,6 +80,16 @@ impl Stack {
     /// Are bias, dropout and residual (and bias and activation) one kernel?
     pub fn fuses_pointwise(self) -> bool {
         self != Self::Eager
+    }
+
+    /// Share by which compute slows down while gathers and scatters of shards run beside it.
+    ///
+    /// Each channel of a collective holds an SM: NCCL opens 24 in a switched node (it says so at its start), and kernels of Transformer Engine,
+    /// which take SMs as they come, lose that share of a GPU. FSDP runs of 2023 on 8 to 128 A100 lose all that gathers take beside
+    /// them: their fit ends at this bound, so that hiding gains nothing there. PyTorch's other stacks keep that value, for want of
+    /// runs that say otherwise.
+    pub fn contention(self, gpu: &Gpu) -> f64 {
+        if self == Self::Te { (NCCL_CHANNELS / f64::from(gpu.sm_count.max(1))).min(1.0) } else { 1.0 }
     }
 
     /// Host time.

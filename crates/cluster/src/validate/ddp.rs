@@ -43,6 +43,17 @@ pub enum Box {
     Virtual,
 }
 
+impl Box {
+    /// Other boxes whose links are known as well: GPUs that reach each other's memory at the rate of a bus that its standard gives.
+    fn alike(self) -> &'static [Self] {
+        match self {
+            Self::Nvlink => &[Self::PciePeer],
+            Self::PciePeer => &[Self::Nvlink],
+            Self::PcieOther | Self::Virtual => &[],
+        }
+    }
+}
+
 /// A usable row.
 #[derive(Debug, Clone)]
 pub struct Run {
@@ -265,22 +276,17 @@ pub fn fit(runs: &[&Run]) -> Constants {
 /// Runs of one kind of box, each GPU predicted from all others; beside them what perfect scaling would say.
 ///
 /// Virtual machines are predicted network by network instead: their buses come from the other networks on the same machine, as a
-/// user would measure and write them into a node file. Intervals come from the errors of what else was left out: of the other
-/// parts of the same kind of box, and where there are none, of all bare machines; they grow with the share of time that waits for links.
+/// user would measure and write them into a node file. Intervals come from the errors of what else was left out in boxes of the same kind of
+/// evidence; they grow with the share of time that waits for links.
 pub fn left_out_gpus(runs: &[Run], joined: Box) -> (Vec<Pair>, Vec<Pair>) {
     let none = LogInterval { low: 0.0, high: 0.0 };
     let predicted = left_out(runs, joined);
-    let alone = predicted.iter().all(|p| p.part == predicted[0].part);
-    let mut peers = Vec::new();
-    if alone {
-        peers = left_out(runs, Box::Nvlink);
-        peers.extend(left_out(runs, Box::PcieOther));
-    }
+    let peers: Vec<LeftOut<'_>> = joined.alike().iter().flat_map(|kind| left_out(runs, *kind)).collect();
     let (mut ours, mut perfect) = (Vec::new(), Vec::new());
     for p in &predicted {
         let others = predicted.iter().filter(|o| o.part != p.part).chain(&peers);
-        let errors: Vec<f64> = others.map(|o| (o.run.efficiency / o.ratio).ln() / o.doubt()).collect();
-        let unit = LogInterval::either_way(&errors).unwrap_or(none);
+        let errors = others.map(|o| (o.part.as_str(), (o.run.efficiency / o.ratio).ln() / o.doubt()));
+        let unit = LogInterval::either_way_by(errors).unwrap_or(none);
         let interval = LogInterval { low: unit.low * p.doubt(), high: unit.high * p.doubt() };
         let system = format!("{} {}", p.part, p.run.family);
         let measured = p.run.efficiency;

@@ -104,7 +104,7 @@ impl Ready {
             product: Dtype::Fp16,
             cluster: &self.cluster,
             collectives,
-            contention: 0.0,
+            contention: None,
             host,
         };
         setting.evaluate(&self.strategy, &self.costs, step, &mut Uses::listing())
@@ -258,7 +258,7 @@ pub fn selene(
                 product: Dtype::Fp16,
                 cluster: &cluster,
                 collectives,
-                contention: 0.0,
+                contention: None,
                 host: strategy.stack.host(),
             };
             let costs = ShardCosts::new(&model, strategy.shard(seq, Dtype::Fp16, Dtype::Fp16), &times);

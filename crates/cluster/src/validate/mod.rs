@@ -49,17 +49,51 @@ impl Pair {
     }
 }
 
-/// Each system's interval from the errors of all others: an honest check of how wide intervals must be.
+/// Runs of one kind of evidence, each system's interval from the errors of the others: how the rule by which intervals of whole iterations
+/// are made does where it has not seen the system. Intervals of a kind with one system stay.
 pub fn cross_intervals(pairs: &mut [Pair]) {
-    let systems: Vec<String> = pairs.iter().map(|p| p.system.clone()).collect();
-    let logs: Vec<f64> = pairs.iter().map(Pair::log).collect();
-    for i in 0..pairs.len() {
-        let others: Vec<f64> =
-            (0..logs.len()).filter(|j| systems[*j] != systems[i]).map(|j| logs[j]).collect();
-        if let Some(interval) = LogInterval::either_way(&others) {
-            pairs[i].interval = interval;
+    let mut systems: Vec<String> = pairs.iter().map(|p| p.system.clone()).collect();
+    systems.sort_unstable();
+    systems.dedup();
+    for system in systems {
+        let others = pairs.iter().filter(|p| p.system != system).map(|p| (p.system.as_str(), p.log()));
+        let Some(interval) = LogInterval::either_way_by(others) else { continue };
+        for pair in pairs.iter_mut().filter(|p| p.system == system) {
+            pair.interval = interval;
         }
     }
+}
+
+/// What a kind of evidence says about intervals.
+#[derive(Debug, Clone, Copy)]
+pub struct Evidence {
+    /// Runs.
+    pub rows: usize,
+    /// Of those, inside the interval that the other systems give.
+    pub covered: usize,
+    /// The side that all of them give: what is shipped for the kind.
+    pub side: f64,
+}
+
+/// [`cross_intervals`] over several sets that are one kind of evidence.
+pub fn kind_of_evidence(sets: &mut [&mut Vec<Pair>]) -> Evidence {
+    let mut all: Vec<Pair> = sets.iter().flat_map(|set| set.iter().cloned()).collect();
+    cross_intervals(&mut all);
+    let side = LogInterval::either_way_by(all.iter().map(|p| (p.system.as_str(), p.log())));
+    let evidence = Evidence {
+        rows: all.len(),
+        covered: all.iter().filter(|p| p.covered()).count(),
+        side: side.map_or(0.0, |i| i.high),
+    };
+    let mut rest = all.into_iter();
+    for set in sets {
+        for pair in set.iter_mut() {
+            if let Some(crossed) = rest.next() {
+                *pair = crossed;
+            }
+        }
+    }
+    evidence
 }
 
 /// Errors of one set.

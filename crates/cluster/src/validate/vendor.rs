@@ -31,11 +31,13 @@ pub struct Row {
     pub fsdp: String,
 }
 
-/// Which of the two models.
+/// Which runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
-    /// Dense, 70 billion parameters.
+    /// Dense, 70 billion parameters, cut by tensors and layers.
     Llama,
+    /// The same with shards of all states.
+    LlamaFsdp,
     /// 128 experts of which a token takes 8.
     Qwen,
 }
@@ -44,16 +46,22 @@ impl Row {
     fn which(&self) -> Option<Which> {
         match self.model.as_str() {
             // Runs on fewer GPUs are fine-tuning with frozen weights.
-            "LLAMA3_70B" if self.gpus >= 64 => Some(Which::Llama),
+            "LLAMA3_70B" if self.gpus >= 64 => {
+                Some(if self.sharded() { Which::LlamaFsdp } else { Which::Llama })
+            }
             "Qwen3_30B_a3B" => Some(Which::Qwen),
             _ => None,
         }
     }
 
+    fn sharded(&self) -> bool {
+        self.fsdp.parse::<u64>().is_ok_and(|n| n > 1)
+    }
+
     fn strategy(&self) -> Option<Strategy> {
         let size = |text: &str| if text.is_empty() { Some(1) } else { text.parse::<u64>().ok() };
         let (tp, pp) = (size(&self.tp)?, size(&self.pp)?);
-        let sharded = self.fsdp.parse::<u64>().is_ok_and(|n| n > 1);
+        let sharded = self.sharded();
         Some(Strategy {
             tp,
             pp,
@@ -74,7 +82,9 @@ impl Row {
 
 fn model(which: Which) -> Transformer {
     match which {
-        Which::Llama => Transformer::llama("llama-3-70b", [80, 8192, 64, 8, 128, 28_672], 128_256),
+        Which::Llama | Which::LlamaFsdp => {
+            Transformer::llama("llama-3-70b", [80, 8192, 64, 8, 128, 28_672], 128_256)
+        }
         Which::Qwen => Transformer {
             experts: Some(Experts { count: 128, taken: 8 }),
             ..Transformer::llama("qwen3-30b-a3b", [48, 2048, 32, 4, 128, 768], 151_936)
@@ -105,7 +115,7 @@ pub fn pairs(
             product: Dtype::Fp8,
             cluster: &cluster,
             collectives,
-            contention: crate::iteration::CONTENTION,
+            contention: None,
             host: s.stack.host(),
         };
         let costs = ShardCosts::new(&model, s.shard(seq, Dtype::Bf16, Dtype::Fp8), &times);

@@ -4,7 +4,7 @@ use super::Asked;
 use crate::output::{self, Output, three_digits};
 use preflop_api::cluster::parallel;
 use preflop_cluster::iteration::Outcome;
-use preflop_cluster::strategy::Strategy;
+use preflop_cluster::strategy::{Offload, Strategy};
 use preflop_core::Dtype;
 use preflop_core::units::{Bytes, Seconds};
 use std::io::Write as _;
@@ -39,6 +39,12 @@ impl Answer<'_> {
             "tp_exposed" => format!("tensor parallel {percent:.0} %: every layer waits for its sums"),
             "dp_exposed" => {
                 format!("data parallel {percent:.0} %: gradients or shards travel longer than they hide")
+            }
+            "optimizer" => format!("optimizer {percent:.0} %: the host's cores step the parameters"),
+            "host_exposed" if s.offload == Offload::Activations => {
+                format!(
+                    "host {percent:.0} %: activations travel to its memory and back longer than they hide"
+                )
             }
             "host_exposed" => format!("host {percent:.0} %: it cannot launch as fast as the GPUs work"),
             other => format!("{other} {percent:.0} %"),
@@ -111,7 +117,7 @@ impl Answer<'_> {
             facts.push((
                 "unsure",
                 format!(
-                    "{} checked against no measurements of whole runs: the interval is wide",
+                    "{} checked against no measurements of whole runs, or too few: the interval is wide",
                     unmeasured.join(" and ")
                 ),
             ));
