@@ -1,6 +1,6 @@
 //! Lays the fitted data out as the program uses them, so that a question unpacks nothing: constants become tables, trees
 //! and the index of the choosers bytes that are read where they stand.
-// The crate does no I/O; its build reads two files, writes two and talks to cargo.
+// The crate does no I/O; its build reads three files, writes three and talks to cargo.
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
 use preflop_learned::choice::ChooserBytes;
@@ -14,11 +14,13 @@ use std::{env, fs};
 fn main() -> Result<(), Box<dyn Error>> {
     let data = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("data/fitted");
     let out = env::var("OUT_DIR")?;
-    let [constants, trees] = ["constants.json", "trees.bin"].map(|name| data.join(name));
-    for file in [&constants, &trees] {
+    let [constants, trees, operators] =
+        ["constants.json", "trees.bin", "operators.toml"].map(|name| data.join(name));
+    for file in [&constants, &trees, &operators] {
         println!("cargo::rerun-if-changed={}", file.display());
     }
     fs::write(Path::new(&out).join("constants.rs"), tables(&fs::read_to_string(constants)?)?)?;
+    fs::write(Path::new(&out).join("operators.rs"), classes(&fs::read_to_string(operators)?)?)?;
     let flat = flat(&fs::read(trees)?).ok_or("data/fitted/trees.bin is damaged")?;
     Ok(fs::write(Path::new(&out).join("trees.flat"), flat)?)
 }
@@ -53,6 +55,26 @@ fn tables(text: &str) -> Result<String, Box<dyn Error>> {
     table("forms", "Cow<'static, [f64]>", &|v| Some(format!("Cow::Borrowed(&{})", list(v)?)))?;
     table("intervals", "LogInterval", &interval)?;
     table("unseen", "LogInterval", &interval)?;
+    Ok(out)
+}
+
+/// The classes of listed operators as a table in the order of their names.
+fn classes(text: &str) -> Result<String, Box<dyn Error>> {
+    let file: toml::Table = toml::from_str(text)?;
+    let part = file.get("class").and_then(toml::Value::as_table).ok_or("no class")?;
+    let mut rows: Vec<_> = part.iter().collect();
+    rows.sort_by_key(|(key, _)| *key);
+    let mut out = String::from("static CLASSES: &[(&str, Class)] = &[\n");
+    for (key, class) in rows {
+        let list = |name: &str| {
+            let number = |v: &toml::Value| v.as_float().or_else(|| v.as_integer().map(|i| i as f64));
+            let numbers: Option<Vec<f64>> = class.get(name)?.as_array()?.iter().map(number).collect();
+            Some(format!("{:?}", numbers?))
+        };
+        let (constants, spread) = list("constants").zip(list("spread")).ok_or(format!("class {key}"))?;
+        writeln!(out, "({key:?}, Class {{ constants: {constants}, spread: {spread} }}),")?;
+    }
+    out.push_str("];\n");
     Ok(out)
 }
 

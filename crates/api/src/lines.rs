@@ -2,7 +2,6 @@
 //!
 //! A network repeats its operators under other names. As JSON, what equal ones say is written once and copied.
 
-use crate::engine::text;
 use crate::error::ApiError;
 use crate::predict::OpLine;
 use foldhash::fast::FixedState;
@@ -10,11 +9,13 @@ use preflop_core::model::{Iteration, Phase, Step};
 use preflop_core::ops::shape;
 use preflop_core::time::{Bound, IterationPrediction};
 use preflop_core::{Dtype, Gpu};
+use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 /// One operator in one place, in figures.
+#[derive(Clone, Copy)]
 pub(crate) struct Line<'a> {
     step: &'a Step,
     /// Number of its call: equal calls have one.
@@ -62,8 +63,10 @@ pub(crate) fn lines<'a>(
             }
         }
     }
-    lines.sort_by(|a, b| b.time_us.total_cmp(&a.time_us));
-    lines
+    // Their places are sorted, which are easier to move than they.
+    let mut order: Vec<usize> = (0..lines.len()).collect();
+    order.sort_by(|a, b| lines[*b].time_us.total_cmp(&lines[*a].time_us));
+    order.into_iter().map(|i| lines[i]).collect()
 }
 
 impl<'a> From<&Line<'a>> for OpLine<'a> {
@@ -84,63 +87,102 @@ impl<'a> From<&Line<'a>> for OpLine<'a> {
     }
 }
 
-/// How a line begins, and one without a name.
-const HEAD: &str = "{\"name\":";
-const NAMELESS: &str = "{\"name\":\"\"";
 /// Bytes of most lines.
 const ROOM: usize = 220;
 
-/// The lines as a JSON list, byte by byte as those of [`OpLine`].
-pub(crate) fn json(lines: &[Line]) -> Result<String, ApiError> {
-    let mut known: HashMap<_, Range<usize>, FixedState> = HashMap::default();
-    let mut out = String::with_capacity(ROOM * lines.len() + 2);
-    out.push('[');
+/// The answer with its operators, byte by byte as if [`OpLine`]s had stood in it; it was written without them.
+pub(crate) fn with_lines(answer: &str, lines: &[Line]) -> Result<String, ApiError> {
+    // Quotes within a text are escaped, so that these letters stand nowhere else.
+    const PLACE: &str = "\"ops\":[]";
+    let internal = |message: &str| ApiError::Internal { message: message.to_string() };
+    let (before, after) = answer.split_once(PLACE).ok_or_else(|| internal("an answer without operators"))?;
+    let mut out = Vec::with_capacity(answer.len() + ROOM * lines.len());
+    out.extend_from_slice(before.as_bytes());
+    out.extend_from_slice(b"\"ops\":");
+    put_lines(&mut out, lines)?;
+    out.extend_from_slice(after.as_bytes());
+    String::from_utf8(out).map_err(|_| internal("an answer that is no text"))
+}
+
+/// The lines as a JSON list.
+fn put_lines(out: &mut Vec<u8>, lines: &[Line]) -> Result<(), ApiError> {
+    // What was said last of each call in each phase: lines that say the same follow each other, as they take the same time.
+    const PHASES: usize = 3;
+    let calls = lines.iter().map(|line| line.call + 1).max().unwrap_or(0);
+    let mut known: Vec<Option<(&Line, Range<usize>)>> = vec![None; PHASES * calls];
+    out.push(b'[');
     for (i, line) in lines.iter().enumerate() {
         if i > 0 {
-            out.push(',');
+            out.push(b',');
         }
-        out.push_str(HEAD);
-        push_text(&mut out, &line.step.name)?;
-        let figures = (line.count, line.time_us.to_bits(), line.share.to_bits());
-        match known.entry((line.call, line.step.phase, line.bound as u8, figures)) {
-            Entry::Occupied(said) => out.extend_from_within(said.get().clone()),
-            Entry::Vacant(said) => {
-                let written = text(&OpLine { name: "", ..line.into() })?;
-                let rest = written.strip_prefix(NAMELESS).unwrap_or_default();
-                said.insert(out.len()..out.len() + rest.len());
-                out.push_str(rest);
+        out.extend_from_slice(b"{\"name\":");
+        put_text(out, &line.step.name)?;
+        let last = &mut known[PHASES * line.call + line.step.phase as usize % PHASES];
+        match last {
+            Some((said, place)) if said.says_like(line) => out.extend_from_within(place.clone()),
+            _ => {
+                let start = out.len();
+                line.put_figures(out)?;
+                *last = Some((line, start..out.len()));
             }
         }
     }
-    out.push(']');
-    Ok(out)
-}
-
-/// A text as JSON; most have nothing that must be escaped.
-fn push_text(out: &mut String, plain: &str) -> Result<(), ApiError> {
-    if plain.bytes().any(|b| b < b' ' || b == b'"' || b == b'\\') {
-        out.push_str(&text(&plain)?);
-    } else {
-        out.push('"');
-        out.push_str(plain);
-        out.push('"');
-    }
+    out.push(b']');
     Ok(())
 }
 
-/// Puts operators into an answer that was written without them.
-pub(crate) fn put_into(answer: &str, operators: &str) -> Result<String, ApiError> {
-    // Quotes within a text are escaped, so that these letters stand nowhere else.
-    const PLACE: &str = "\"ops\":[]";
-    let (before, after) = answer
-        .split_once(PLACE)
-        .ok_or_else(|| ApiError::Internal { message: "an answer without operators".to_string() })?;
-    Ok([before, "\"ops\":", operators, after].concat())
+impl Line<'_> {
+    /// Does a line of the same call say the same but for its name?
+    fn says_like(&self, other: &Self) -> bool {
+        let figures = |l: &Self| (l.count, l.time_us.to_bits(), l.share.to_bits());
+        (self.step.phase, self.bound, figures(self)) == (other.step.phase, other.bound, figures(other))
+    }
+
+    /// All fields after the name.
+    fn put_figures(&self, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        let OpLine { name: _, op, phase, count, time_us, share, bound, pass, dtype, shape } = self.into();
+        put_text(put_key(out, "op"), op)?;
+        put_value(put_key(out, "phase"), &phase)?;
+        put_value(put_key(out, "count"), &count)?;
+        put_value(put_key(out, "time_us"), &time_us)?;
+        put_value(put_key(out, "share"), &share)?;
+        put_value(put_key(out, "bound"), &bound)?;
+        put_text(put_key(out, "pass"), pass)?;
+        put_text(put_key(out, "dtype"), dtype)?;
+        put_text(put_key(out, "shape"), &shape)?;
+        out.push(b'}');
+        Ok(())
+    }
+}
+
+/// The name of the next field.
+fn put_key<'a>(out: &'a mut Vec<u8>, name: &str) -> &'a mut Vec<u8> {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+    out
+}
+
+fn put_value(out: &mut Vec<u8>, value: &impl Serialize) -> Result<(), ApiError> {
+    serde_json::to_writer(out, value).map_err(|e| ApiError::Internal { message: format!("no JSON: {e}") })
+}
+
+/// A text as JSON; most have nothing that must be escaped.
+fn put_text(out: &mut Vec<u8>, plain: &str) -> Result<(), ApiError> {
+    let escaped = plain.bytes().fold(false, |any, b| any | (b < b' ') | (b == b'"') | (b == b'\\'));
+    if escaped {
+        return put_value(out, &plain);
+    }
+    out.push(b'"');
+    out.extend_from_slice(plain.as_bytes());
+    out.push(b'"');
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::text;
     use preflop_core::gpu::catalog;
     use preflop_core::model::{LowerOptions, Mode, Precision, lower, zoo};
     use preflop_core::time::{Schedule as _, TimeModel};
@@ -156,7 +198,9 @@ mod tests {
             let lines = lines(&iteration, &p, 1e3, &gpu);
             let plain: Vec<OpLine> = lines.iter().map(OpLine::from).collect();
             assert!(plain.len() > 50 && plain.is_sorted_by(|a, b| a.time_us >= b.time_us), "{name}");
-            assert_eq!(json(&lines).unwrap(), text(&plain).unwrap(), "{name}");
+            let before = "{\"a\":1,";
+            let whole = with_lines(&format!("{before}\"ops\":[],\"b\":2}}"), &lines).unwrap();
+            assert_eq!(whole, format!("{before}\"ops\":{},\"b\":2}}", text(&plain).unwrap()), "{name}");
         }
     }
 }

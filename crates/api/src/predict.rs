@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, text};
 use crate::error::ApiError;
-use crate::lines::{json, lines, put_into};
+use crate::lines::{lines, with_lines};
 use crate::model_file::PREFIX;
 use crate::question::Predict;
 use preflop_core::Gpu;
@@ -312,7 +312,7 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
     if asked.layers {
         answer.layers = Some(layers(&steps, busy));
     }
-    put_into(&text(&answer)?, &json(&lines(&job.iteration, &prediction, busy, gpu))?)
+    with_lines(&text(&answer)?, &lines(&job.iteration, &prediction, busy, gpu))
 }
 
 /// Layers in the order in which they first run.

@@ -36,8 +36,9 @@ fn needs(op: &GraphOp) -> (usize, usize, usize) {
 /// Everything that lowering relies on.
 pub fn check(graph: &Graph) -> Result<(), ModelError> {
     let mut known = vec![false; graph.tensors.len()];
+    let mut shapes = Shapes::default();
     for (i, node) in graph.nodes.iter().enumerate() {
-        check_node(graph, node, &mut known).map_err(|problem| ModelError::Graph {
+        check_node(graph, node, &mut known, &mut shapes).map_err(|problem| ModelError::Graph {
             node: i,
             name: node.name.clone(),
             problem,
@@ -64,7 +65,15 @@ pub(super) fn acceptable(op: &GraphOp, inputs: &[Dims], parameters: &[Dims], out
         && fits(op, inputs, parameters, outputs)
 }
 
-fn check_node(graph: &Graph, node: &Node, known: &mut [bool]) -> Result<(), String> {
+/// Room for the shapes of one node after the other.
+#[derive(Default)]
+struct Shapes {
+    inputs: Vec<Dims>,
+    parameters: Vec<Dims>,
+    outputs: Vec<Dims>,
+}
+
+fn check_node(graph: &Graph, node: &Node, known: &mut [bool], shapes: &mut Shapes) -> Result<(), String> {
     let (inputs, parameters, rank) = needs(&node.op);
     if node.inputs.len() < inputs || node.parameters.len() < parameters || node.outputs.is_empty() {
         return Err(format!("needs {inputs} inputs, {parameters} parameters and an output"));
@@ -90,17 +99,22 @@ fn check_node(graph: &Graph, node: &Node, known: &mut [bool]) -> Result<(), Stri
             return Err(format!("output {} is empty or too large", info.shape));
         }
     }
-    let shapes: Vec<Dims> = node.inputs.iter().map(|&t| graph.tensors[t as usize].shape).collect();
-    if rank > 0 && shapes[0].len() != rank {
-        return Err(format!("its input must have {rank} dimensions, not {}", shapes[0]));
+    let fill = |room: &mut Vec<Dims>, numbers: &[u32], shape: &dyn Fn(usize) -> Dims| {
+        room.clear();
+        room.extend(numbers.iter().map(|&n| shape(n as usize)));
+    };
+    let Shapes { inputs, parameters, outputs } = shapes;
+    fill(inputs, &node.inputs, &|t| graph.tensors[t].shape);
+    if rank > 0 && inputs[0].len() != rank {
+        return Err(format!("its input must have {rank} dimensions, not {}", inputs[0]));
     }
-    let outs: Vec<Dims> = node.outputs.iter().map(|&t| graph.tensors[t as usize].shape).collect();
-    let params: Vec<Dims> = node.parameters.iter().map(|&p| graph.parameters[p as usize].shape).collect();
-    if fits(&node.op, &shapes, &params, &outs) {
+    fill(outputs, &node.outputs, &|t| graph.tensors[t].shape);
+    fill(parameters, &node.parameters, &|p| graph.parameters[p].shape);
+    if fits(&node.op, inputs, parameters, outputs) {
         return Ok(());
     }
     let list = |d: &[Dims]| d.iter().map(Dims::to_string).collect::<Vec<_>>().join(", ");
-    Err(format!("inputs {} with parameters {} cannot give {}", list(&shapes), list(&params), list(&outs)))
+    Err(format!("inputs {} with parameters {} cannot give {}", list(inputs), list(parameters), list(outputs)))
 }
 
 /// The matrix shape `[n, k]` turns rows of k into rows of n.

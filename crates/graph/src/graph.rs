@@ -443,8 +443,16 @@ pub struct Graph {
 impl Graph {
     /// Ranges of nodes that keep only what goes in and are computed again in backward.
     pub fn segments(&self) -> Vec<std::ops::Range<usize>> {
+        self.segments_of(self.checkpoint)
+    }
+
+    /// As [`Graph::segments`], with other checkpoints.
+    pub fn segments_of(&self, checkpoint: Checkpoint) -> Vec<std::ops::Range<usize>> {
+        if checkpoint.is_none() {
+            return Vec::new();
+        }
         let layers: Vec<&str> = self.nodes.iter().map(|n| n.name.as_str()).collect();
-        super::checkpoint::segments(&layers, self.checkpoint)
+        super::checkpoint::segments(&layers, checkpoint)
     }
 
     /// The same model with attention as plain products, as before fused kernels or with

@@ -263,15 +263,24 @@ fn kinds(family: ConvFamily) -> std::ops::Range<u8> {
     if family.streams() { 0..KINDS as u8 } else { 0..11 }
 }
 
-/// Do the parts of a kind's text begin with these?
-fn of_kind(family: ConvFamily, kind: u8, parts: &[&str]) -> bool {
+/// Kinds of a family bound by memory whose text begins with these parts: layout, filter size, stride.
+fn streaming_kinds(parts: &[&str]) -> Vec<u8> {
+    let number = |at: usize| parts.get(at).map(|p| p.parse::<u8>().ok());
+    let layout = parts.first().map(|p| ["nchw", "nhwc"].iter().position(|name| name == p));
+    let (size, stride) = (number(1), number(2));
+    let is = |part: Option<Option<u8>>, wanted: u8| part.is_none_or(|p| p == Some(wanted));
+    let meant = |kind: &u8| {
+        let odd = usize::from(kind % 2);
+        layout.is_none_or(|l| l == Some(odd)) && is(size, kind / 4) && is(stride, 1 + (kind / 2) % 2)
+    };
+    if parts.len() > 3 { Vec::new() } else { (0..KINDS as u8).filter(meant).collect() }
+}
+
+/// Do the parts of a kind's text begin with these, in a family that is not bound by memory?
+fn of_kind(kind: u8, parts: &[&str]) -> bool {
     let is = |at: usize, wanted: &str| parts.get(at).is_none_or(|p| *p == wanted);
     let number = |at: usize, wanted: u8| parts.get(at).is_none_or(|p| p.parse() == Ok(wanted));
     let layout = |at: usize, odd: u8| is(at, if odd == 1 { "nhwc" } else { "nchw" });
-    if family.streams() {
-        let (size, stride) = (kind / 4, 1 + (kind / 2) % 2);
-        return parts.len() <= 3 && layout(0, kind % 2) && number(1, size) && number(2, stride);
-    }
     match kind {
         0 => parts.is_empty(),
         1 => parts.len() <= 1 && is(0, "grouped"),
@@ -344,7 +353,11 @@ impl ConvKey {
         let Some(family) = family.filter(|_| known) else { return out };
         let (pass, group) = (parts.next(), parts.next());
         let kind: Vec<&str> = parts.collect();
-        let kinds: Vec<u8> = kinds(family).filter(|k| of_kind(family, *k, &kind)).collect();
+        let kinds: Vec<u8> = if family.streams() {
+            streaming_kinds(&kind)
+        } else {
+            kinds(family).filter(|k| of_kind(*k, &kind)).collect()
+        };
         // Without a part every one is meant.
         let meant = |part: Option<&str>, name: &str| part.is_none_or(|p| p == name);
         for (p, _) in (0..).zip(PASSES).filter(|(_, name)| meant(pass, name)) {

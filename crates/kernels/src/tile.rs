@@ -229,8 +229,8 @@ impl Fixed {
         }
     }
 
-    /// Tries the split factors of one tile; `best` keeps the least time over all calls, and the least of this
-    /// tile is returned. `small` is (bm bn/16384)^pw, at most 1; `epilogue` seconds are spent per wave of CTAs.
+    /// Tries the split factors of one tile; `best` keeps the least time over all calls (its `miss` and `by_tile` stay as they are), and the
+    /// least of this tile is returned. `small` is (bm bn/16384)^pw, at most 1; `epilogue` seconds are spent per wave of CTAs.
     fn try_tile(
         &self,
         p: &Product,
@@ -248,7 +248,9 @@ impl Fixed {
             None => self.dram,
         };
         let mut least = f64::INFINITY;
-        let mut s = 1.0;
+        let (mut s, mut reduction) = (1.0, 0.0);
+        // However long the parts, no time is shorter than that of the bytes.
+        let bytes = self.together(0.0, 0.0, dram);
         loop {
             let tiles = grid * s;
             let ks = up(p.k / s / p.step) * p.step;
@@ -257,35 +259,23 @@ impl Fixed {
             let compute = bm * bn * wv * (2.0 * ks * self.per_sm / (teff * frac) + self.drain);
             let l2 = tiles * (bm + bn) * ks * p.element * self.l2_rate;
             let latency = (c.kl * (ks / 32.0) + epilogue) * self.latency * up(wv / occ);
-            let reduction = if s > 1.0 {
-                c.red0 * self.latency + 8.0 * s * p.batch * p.m * p.n * self.l2_rate
-            } else {
-                0.0
-            };
             let pages = self.pieces.as_ref().map_or(0.0, |m| row_reads::pages(p.k, ks, wv, (bm, bn), m));
             let time = self.together(compute, l2.max(pages), dram) + latency + reduction;
             least = least.min(time);
             if time < best.time {
-                *best = Tiling {
-                    time,
-                    compute,
-                    l2,
-                    dram,
-                    latency,
-                    reduction,
-                    bm,
-                    bn,
-                    split: s,
-                    part: ks,
-                    tiles,
-                    waves: wv,
-                    miss: self.miss,
-                    by_tile: best.by_tile,
-                };
+                (best.time, best.compute, best.l2, best.dram) = (time, compute, l2, dram);
+                (best.latency, best.reduction) = (latency, reduction);
+                (best.bm, best.bn, best.split, best.part) = (bm, bn, s, ks);
+                (best.tiles, best.waves) = (tiles, wv);
             }
             s *= 2.0;
             // More parts cannot help once the grid fills the GPU twice.
             if s > p.max_split || p.k / s < p.min_part || tiles >= 2.0 * sm {
+                return least;
+            }
+            // Nor once adding them up takes too long, which takes longer with more of them.
+            reduction = c.red0 * self.latency + 8.0 * s * p.batch * p.m * p.n * self.l2_rate;
+            if bytes + reduction >= least {
                 return least;
             }
         }

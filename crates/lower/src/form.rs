@@ -58,17 +58,33 @@ impl Form {
         Self { channels_last: self.channels_last || graph.channels_last, checkpoint, ..self }
     }
 
+    /// Does it change the graph that is run?
+    pub fn shapes(&self) -> bool {
+        self.channels_last || !self.checkpoint.is_none()
+    }
+
     /// Puts layout and checkpoints into the graph. What was recorded has its own.
     pub fn shape(&self, graph: &mut Graph, mode: Mode) -> Result<(), ModelError> {
+        self.check_shape(graph, mode)?;
+        graph.channels_last |= self.channels_last;
+        if !self.checkpoint.is_none() {
+            graph.checkpoint = self.checkpoint;
+        }
+        Ok(())
+    }
+
+    /// Can layout and checkpoints be put into the graph?
+    pub fn can_shape(&self, graph: &Graph, mode: Mode) -> bool {
+        self.check_shape(graph, mode).is_ok()
+    }
+
+    fn check_shape(&self, graph: &Graph, mode: Mode) -> Result<(), ModelError> {
         let recorded = graph.fixed.is_some();
-        if self.channels_last {
-            if recorded {
-                return refused(format!(
-                    "`{}` is a recorded iteration, which has its layout: record it with `model.to(memory_format=torch.channels_last)`",
-                    graph.name
-                ));
-            }
-            graph.channels_last = true;
+        if self.channels_last && recorded {
+            return refused(format!(
+                "`{}` is a recorded iteration, which has its layout: record it with `model.to(memory_format=torch.channels_last)`",
+                graph.name
+            ));
         }
         if self.checkpoint.is_none() {
             return Ok(());
@@ -84,8 +100,7 @@ impl Form {
                 "`--checkpoint` is about backward, so it is for training (`--mode train`)".to_owned(),
             );
         }
-        graph.checkpoint = self.checkpoint;
-        if graph.segments().is_empty() {
+        if graph.segments_of(self.checkpoint).is_empty() {
             return refused(format!(
                 "`{}` has no list of blocks to checkpoint: record the step with `torch.utils.checkpoint` where you want it",
                 graph.name

@@ -209,7 +209,7 @@ fn of_graph(graph: &Graph, options: LowerOptions, form: &Form) -> Vec<Vec<Step<'
     if options.mode == Mode::Train {
         groups.push(fused(options.optimizer.unwrap_or(graph.optimizer)));
         let again = Form { checkpoint: Checkpoint::Full, ..*form };
-        if form.checkpoint.is_none() && again.shape(&mut graph.clone(), options.mode).is_ok() {
+        if form.checkpoint.is_none() && again.can_shape(graph, options.mode) {
             groups.push(vec![(
                 "--checkpoint full",
                 "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) around each block",

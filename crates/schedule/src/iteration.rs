@@ -134,11 +134,16 @@ pub struct Known {
 impl Known {
     /// The predictions of these calls; those that are not known are predicted together.
     fn of(&mut self, model: &TimeModel, calls: &[&OpCall], gpu: &Gpu) -> Vec<OpPrediction> {
-        let new: Vec<&OpCall> = calls.iter().copied().filter(|c| !self.calls.contains_key(*c)).collect();
-        for (call, one) in new.iter().zip(model.predict_many(&new, gpu)) {
-            self.calls.insert((*call).clone(), one);
+        let mut found: Vec<Option<OpPrediction>> =
+            calls.iter().map(|call| self.calls.get(*call).copied()).collect();
+        let missing = calls.iter().zip(&found).filter(|(_, one)| one.is_none());
+        let new: Vec<&OpCall> = missing.map(|(call, _)| *call).collect();
+        let mut predicted = model.predict_many(&new, gpu).into_iter();
+        for (one, call) in found.iter_mut().zip(calls).filter(|(one, _)| one.is_none()) {
+            *one = predicted.next();
+            self.calls.extend(one.map(|one| ((*call).clone(), one)));
         }
-        calls.iter().filter_map(|call| self.calls.get(*call).copied()).collect()
+        found.into_iter().flatten().collect()
     }
 }
 

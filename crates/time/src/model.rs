@@ -26,6 +26,7 @@ use super::operator::{Bound, OpPrediction};
 use super::stack::Stack;
 use draft::{Draft, Row, Sketch, Then, Told};
 use expert::Judged;
+use foldhash::fast::FixedState;
 use preflop_gpu::{Gpu, Vendor};
 use preflop_kernels::conv::ConvFamily;
 use preflop_kernels::plain_conv::Figures;
@@ -34,7 +35,7 @@ use preflop_kernels::traffic::{self, Levels};
 use preflop_kernels::{attention, conv, kernels_of, linear, plain_rivals, rows};
 use preflop_learned::recall::Recall;
 use preflop_learned::trees::Scratch;
-use preflop_ops::{Attention, Gemm, Op, OpCall, Pass};
+use preflop_ops::{Attention, Family, Gemm, Op, OpCall, Pass};
 use preflop_units::dtype::Dtype;
 use preflop_units::math::Elementary as _;
 use preflop_units::{Bytes, Seconds};
@@ -72,7 +73,9 @@ pub struct TimeModel {
     fitted: Fitted,
     conv: ConvForms,
     /// Intervals of memory-bound operators by name: forward, backward.
-    streams: HashMap<String, [LogInterval; 2]>,
+    streams: HashMap<String, [LogInterval; 2], FixedState>,
+    /// Intervals of families where nobody measured.
+    unseen: [LogInterval; Family::ALL.len()],
     /// Intervals of convolutions by family, grouped, sure.
     convolutions: Vec<LogInterval>,
     /// Constants of fp32 convolutions outside Hopper, by algorithm.
@@ -110,7 +113,7 @@ impl TimeModel {
     /// A model from fitted data.
     pub fn new(fitted: Fitted) -> Self {
         let conv = ConvForms::new(&fitted);
-        let mut streams: HashMap<String, [LogInterval; 2]> = HashMap::new();
+        let mut streams: HashMap<String, [LogInterval; 2], FixedState> = HashMap::default();
         for (class, interval) in fitted.intervals() {
             if let Some((name, pass)) = class.split_once('/').filter(|(_, p)| matches!(*p, "fwd" | "bwd")) {
                 let both = streams.entry(name.to_string()).or_insert([interval; 2]);
@@ -120,6 +123,7 @@ impl TimeModel {
         let convolutions = (0..ConvFamily::ALL.len() * 4)
             .map(|i| fitted.interval(&conv::interval_class(i / 4, i & 2 != 0, i & 1 != 0), "conv"))
             .collect();
+        let unseen = Family::ALL.map(|family| fitted.unseen_interval(family.name(), family.name()));
         let plain = plain::figures(&fitted);
         let linear = (0..linear::CLASSES)
             .map(|class| fitted.form(&linear::key(class)).and_then(|c| c.try_into().ok()))
@@ -131,6 +135,7 @@ impl TimeModel {
             fitted,
             conv,
             streams,
+            unseen,
             convolutions,
             plain,
             linear,
@@ -308,19 +313,19 @@ impl TimeModel {
         }
     }
 
-    fn interval(&self, class: &str, family: &str, gpu: &Gpu, nearness: Nearness) -> LogInterval {
+    fn interval(&self, class: &str, family: Family, gpu: &Gpu, nearness: Nearness) -> LogInterval {
         if nearness == Nearness::Elsewhere {
-            return self.fitted.unseen_interval(class, family);
+            return self.fitted.unseen_interval(class, family.name());
         }
-        self.on(self.fitted.interval_on(class, family, kernels_of(gpu)), family, nearness)
+        self.on(self.fitted.interval_on(class, family.name(), kernels_of(gpu)), family, nearness)
     }
 
     /// The interval of a class, as wide as the measurements are far.
-    fn on(&self, own: LogInterval, family: &str, nearness: Nearness) -> LogInterval {
+    fn on(&self, own: LogInterval, family: Family, nearness: Nearness) -> LogInterval {
         match nearness {
             Nearness::Here => own,
             Nearness::Generation => own.sibling(),
-            Nearness::Elsewhere => self.fitted.unseen_interval(family, family),
+            Nearness::Elsewhere => self.unseen[family as usize],
         }
     }
 
@@ -330,7 +335,7 @@ impl TimeModel {
             reference: t.time,
             at: at.time,
             correction: 0.0,
-            interval: self.interval(class, "gemm", gpu, nearness),
+            interval: self.interval(class, Family::Gemm, gpu, nearness),
             bound: bound_of(&t),
             levels: {
                 let once = g.traffic(dtype);
@@ -389,7 +394,7 @@ impl TimeModel {
             reference: t.time,
             at: at.time,
             correction: 0.0,
-            interval: self.interval(class, "attention", gpu, nearness),
+            interval: self.interval(class, Family::Attention, gpu, nearness),
             bound,
             levels: traffic::streaming(call.traffic(), gpu),
             launches,

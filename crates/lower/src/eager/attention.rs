@@ -4,13 +4,14 @@
 //! with grouped heads or a bias that needs a gradient falls back to plain products with the scores materialised.
 
 use super::backward::Backward;
-use super::{Class, Edge, Lowering, Value};
+use super::{Class, Edge, Few, Lowering, Value};
 use preflop_graph::graph::{Binary, Masks, Unary};
 use preflop_graph::{Dims, Stage};
 use preflop_ops::{
     Attention, ElementwiseKind as E, Movement, MovementKind, Op, Pass, Rnn, RnnKind, Rowwise, RowwiseKind,
 };
 use preflop_units::dtype::Dtype;
+use smallvec::smallvec;
 
 /// Time of a copy that reads each element once for several results, over that of one that reads as much as it writes: decode steps of two models with
 /// groups of four heads on an H200 (18 rows).
@@ -238,11 +239,11 @@ impl Lowering<'_> {
         grad: Value,
         metas: &[(Dims, Dtype)],
         wanted: &[u32],
-    ) -> Vec<Option<Value>> {
+    ) -> Few<Option<Value>> {
         let math = self.policy.math(grad.dtype);
         self.ops(1);
         if let Some(layouts) = layouts {
-            let grads: Vec<Option<Value>> = (0..3)
+            let grads: Few<Option<Value>> = (0..3)
                 .map(|i| {
                     let strides = metas[i].0.dense_like(&layouts[i]);
                     Some(self.alloc_strided(metas[i].0, strides, grad.dtype))
@@ -279,7 +280,7 @@ impl Lowering<'_> {
         self.flow(&[product], &[delta]);
         self.elementwise(E::Copy, rows, grad.dtype);
         self.flow(&[delta], &[delta]);
-        let grads: Vec<Option<Value>> = metas
+        let grads: Few<Option<Value>> = metas
             .iter()
             .take(3)
             .map(|&(shape, dtype)| {
@@ -338,7 +339,7 @@ impl Lowering<'_> {
         grad: Value,
         metas: &[(Dims, Dtype)],
         needed: &[Edge],
-    ) -> Vec<Option<Value>> {
+    ) -> Few<Option<Value>> {
         let grad = self.contiguous(grad);
         let state = Dims::new(&[op.layers * op.directions(), op.batch, op.hidden]);
         let states = if op.kind == RnnKind::Lstm { 2 } else { 1 };
@@ -350,7 +351,7 @@ impl Lowering<'_> {
         let flat = self.fill(Dims::new(&[elements]), grad.dtype);
         let dx = self.alloc(metas[0].0, grad.dtype);
         self.emit(Op::Rnn(*op), Pass::Bwd, self.policy.cudnn_math(grad.dtype));
-        let mut out = vec![(needed[0] != Edge::None).then_some(dx)];
+        let mut out: Few<Option<Value>> = smallvec![(needed[0] != Edge::None).then_some(dx)];
         out.extend(metas[1..].iter().map(|&(shape, dtype)| {
             Some(Value { shape, strides: shape.contiguous_strides(), dtype, ..flat })
         }));

@@ -5,7 +5,7 @@
 //! of another shape is summed to the shape that went in, one of another format is cast.
 
 use super::memory::Class;
-use super::{Edge, Lowering, Value};
+use super::{Edge, Few, Lowering, Value};
 use preflop_graph::Dims;
 use preflop_graph::graph::{Binary, Unary};
 use preflop_graph::{Mode, ModelError, Phase};
@@ -14,6 +14,7 @@ use preflop_ops::{
     Pairing, Pass, Rnn, Rowwise, RowwiseKind, Spatial,
 };
 use preflop_units::dtype::Dtype;
+use smallvec::{SmallVec, smallvec};
 
 /// What a recorded operator does in backward.
 #[derive(Debug, Clone)]
@@ -77,15 +78,15 @@ pub(super) enum Backward {
 pub(super) struct GradNode {
     pub kind: Backward,
     pub layer: u32,
-    pub edges: Vec<Edge>,
+    pub edges: Few<Edge>,
     /// Shape and format of the inputs.
-    pub metas: Vec<(Dims, Dtype)>,
-    pub saved: Vec<u32>,
+    pub metas: Few<(Dims, Dtype)>,
+    pub saved: Few<u32>,
     /// The values that it reads again, where the flow of data is followed.
-    pub wanted: Vec<u32>,
+    pub wanted: Few<u32>,
     /// Gradients that have arrived, by output.
-    pub grads: Vec<Option<Value>>,
-    pub outputs: Vec<(Dims, Dtype)>,
+    pub grads: SmallVec<[Option<Value>; 1]>,
+    pub outputs: SmallVec<[(Dims, Dtype); 1]>,
 }
 
 impl Lowering<'_> {
@@ -217,26 +218,26 @@ impl Lowering<'_> {
     }
 
     /// Gradients of the inputs of one recorded operator.
-    fn run_node(&mut self, node: &GradNode, grads: &[Option<Value>]) -> Vec<Option<Value>> {
+    fn run_node(&mut self, node: &GradNode, grads: &[Option<Value>]) -> Few<Option<Value>> {
         if let Backward::Split { dim } = node.kind {
-            return vec![Some(self.split_backward(node, grads, dim))];
+            return smallvec![Some(self.split_backward(node, grads, dim))];
         }
-        let Some(grad) = grads[0] else { return vec![None; node.edges.len()] };
+        let Some(grad) = grads[0] else { return smallvec![None; node.edges.len()] };
         let metas = &node.metas;
         let needs = |i: usize| node.edges.get(i).is_some_and(|e| *e != Edge::None);
         match &node.kind {
-            Backward::Identity => vec![Some(grad)],
-            Backward::Cast => vec![Some(self.cast(grad, metas[0].1))],
-            Backward::View => vec![Some(self.reshape(grad, metas[0].0))],
-            Backward::Permute(order) => vec![Some(self.permute(grad, order))],
-            Backward::Unary(kind) => vec![Some(self.unary_backward(*kind, grad, &node.wanted))],
+            Backward::Identity => smallvec![Some(grad)],
+            Backward::Cast => smallvec![Some(self.cast(grad, metas[0].1))],
+            Backward::View => smallvec![Some(self.reshape(grad, metas[0].0))],
+            Backward::Permute(order) => smallvec![Some(self.permute(grad, order))],
+            Backward::Unary(kind) => smallvec![Some(self.unary_backward(*kind, grad, &node.wanted))],
             Backward::Binary(kind) => self.binary_backward(*kind, node, grad),
             Backward::Dropout => {
                 self.ops(1);
                 self.elementwise(E::DropoutBwd, grad.numel(), grad.dtype);
                 let out = self.grad_like(grad, grad.dtype);
                 self.flow_back(&[grad], &node.wanted, &[out]);
-                vec![Some(out)]
+                smallvec![Some(out)]
             }
             &Backward::Linear { m, n, k, stored_kn, packed } => {
                 let math = self.policy.linear_math(grad.dtype);
@@ -263,7 +264,7 @@ impl Lowering<'_> {
                     self.ops(2);
                     self.sum_cols(grad, metas[2].0)
                 });
-                vec![dx, dw, db].into_iter().take(node.edges.len()).collect()
+                [dx, dw, db].into_iter().take(node.edges.len()).collect()
             }
             &Backward::Bmm { batch, m, n, k } => {
                 let math = self.policy.math(grad.dtype);
@@ -281,7 +282,7 @@ impl Lowering<'_> {
                     self.flow_back(&[grad], node.wanted.last(), &[da]);
                     da
                 });
-                vec![da, db]
+                smallvec![da, db]
             }
             &Backward::Softmax { rows, cols } => {
                 self.ops(1);
@@ -293,7 +294,7 @@ impl Lowering<'_> {
                 self.emit(Op::Rowwise(op), Pass::Bwd, grad.dtype);
                 let out = self.alloc(metas[0].0, grad.dtype);
                 self.flow_back(&[product], &node.wanted, &[out]);
-                vec![Some(out)]
+                smallvec![Some(out)]
             }
             Backward::Conv { op, nhwc } => {
                 self.conv_backward(op, *nhwc, grad, &node.edges, metas, &node.wanted)
@@ -316,13 +317,13 @@ impl Lowering<'_> {
                 self.elementwise(E::AddScalar, shape.numel(), grad.dtype);
                 let out = self.alloc(shape, grad.dtype);
                 self.flow(&[grad], &[out]);
-                vec![Some(out)]
+                smallvec![Some(out)]
             }
             Backward::Expanded => {
                 self.ops(1);
                 let shape = metas[0].0;
-                let strides = Dims::new(&vec![0; shape.len()]);
-                vec![Some(Value { shape, strides, ..grad })]
+                let strides = (0..shape.len()).fold(shape, |strides, i| strides.with(i, 0));
+                smallvec![Some(Value { shape, strides, ..grad })]
             }
             Backward::Cat { dim, sizes } => {
                 self.ops(sizes.len() as u64);
@@ -336,25 +337,25 @@ impl Lowering<'_> {
                 let piece = Movement { kind: MovementKind::Permute, rows: grad.numel() / cols, cols };
                 self.emit(Op::Movement(piece), Pass::Fwd, grad.dtype);
                 self.flow(&[grad, Value { shape: Dims::new(&[0]), ..out }], &[out]);
-                vec![Some(out)]
+                smallvec![Some(out)]
             }
             Backward::Reorder => {
                 self.ops(1);
                 self.elementwise(E::Copy, metas[0].0.numel(), grad.dtype);
                 let out = self.alloc(metas[0].0, grad.dtype);
                 self.flow_moved(grad, out);
-                vec![Some(out)]
+                smallvec![Some(out)]
             }
             Backward::Repeat => {
                 self.ops(2);
-                vec![Some(self.sum_cols(grad, metas[0].0))]
+                smallvec![Some(self.sum_cols(grad, metas[0].0))]
             }
             Backward::Embedding(op) => {
                 self.ops(1);
                 self.emit(Op::Embedding(*op), Pass::Bwd, grad.dtype);
                 let out = self.alloc(metas[0].0, grad.dtype);
                 self.flow_back(&[grad], &node.wanted, &[out]);
-                vec![Some(out)]
+                smallvec![Some(out)]
             }
             Backward::Attention { op, layouts } => {
                 self.attention_backward(op, *layouts, grad, metas, &node.wanted)
@@ -366,7 +367,7 @@ impl Lowering<'_> {
                 self.emit(Op::CrossEntropy(*op), Pass::Bwd, metas[0].1);
                 let out = self.alloc(metas[0].0, metas[0].1);
                 self.flow_back(&[grad], &node.wanted, &[out]);
-                vec![Some(out)]
+                smallvec![Some(out)]
             }
             Backward::MeanLoss => {
                 self.ops(2);
@@ -376,27 +377,27 @@ impl Lowering<'_> {
                 self.flow_back(&[grad], &node.wanted, &[out]);
                 self.elementwise(E::AddScalar, shape.numel(), dtype);
                 self.flow(&[out], &[out]);
-                vec![Some(out)]
+                smallvec![Some(out)]
             }
             Backward::Single(op) => {
                 self.ops(1);
                 self.emit(op.clone(), Pass::Bwd, grad.dtype);
-                let out: Vec<Option<Value>> = metas
+                let out: Few<Option<Value>> = metas
                     .iter()
                     .enumerate()
                     .map(|(i, &(shape, dtype))| needs(i).then(|| self.alloc(shape, dtype)))
                     .collect();
-                let made: Vec<Value> = out.iter().flatten().copied().collect();
+                let made: Few<Value> = out.iter().flatten().copied().collect();
                 self.flow_back(&[grad], &node.wanted, &made);
                 out
             }
-            Backward::Split { .. } => vec![None],
+            Backward::Split { .. } => smallvec![None],
         }
     }
 
     /// Gradients of all inputs, made by the step that was just emitted.
-    fn made_back(&mut self, grad: Value, node: &GradNode) -> Vec<Option<Value>> {
-        let made: Vec<Value> = node.metas.iter().map(|&(shape, dtype)| self.alloc(shape, dtype)).collect();
+    fn made_back(&mut self, grad: Value, node: &GradNode) -> Few<Option<Value>> {
+        let made: Few<Value> = node.metas.iter().map(|&(shape, dtype)| self.alloc(shape, dtype)).collect();
         self.flow_back(&[grad], &node.wanted, &made);
         made.into_iter().map(Some).collect()
     }
@@ -426,10 +427,10 @@ impl Lowering<'_> {
         out
     }
 
-    fn binary_backward(&mut self, kind: Binary, node: &GradNode, grad: Value) -> Vec<Option<Value>> {
+    fn binary_backward(&mut self, kind: Binary, node: &GradNode, grad: Value) -> Few<Option<Value>> {
         let needs = |i: usize| node.edges[i] != Edge::None;
         match kind {
-            Binary::Add => vec![Some(grad), Some(grad)],
+            Binary::Add => smallvec![Some(grad), Some(grad)],
             Binary::Sub => {
                 let negative = needs(1).then(|| {
                     self.ops(1);
@@ -438,7 +439,7 @@ impl Lowering<'_> {
                     self.flow(&[grad], &[out]);
                     out
                 });
-                vec![Some(grad), negative]
+                smallvec![Some(grad), negative]
             }
             Binary::Mul => (0..2)
                 .map(|i| {

@@ -2,7 +2,7 @@
 //!
 //! A storage that is written over holds another *value* from then on, so that values have one maker each.
 
-use super::{Lowering, Value};
+use super::{Few, Lowering, Value};
 
 /// A value that a step reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -90,7 +90,10 @@ impl Lowering<'_> {
         wanted: impl IntoIterator<Item = &'a u32>,
         writes: &[Value],
     ) {
-        let wanted: Vec<u32> = wanted.into_iter().copied().collect();
+        if self.flows.is_none() {
+            return;
+        }
+        let wanted: Few<u32> = wanted.into_iter().copied().collect();
         self.note_flow(reads, &wanted, writes, &[]);
     }
 
@@ -134,8 +137,8 @@ impl Lowering<'_> {
     }
 
     /// The values that storages hold now.
-    pub(super) fn versions(&mut self, storages: &[u32]) -> Vec<u32> {
-        let Some(flows) = &mut self.flows else { return Vec::new() };
+    pub(super) fn versions(&mut self, storages: &[u32]) -> Few<u32> {
+        let Some(flows) = &mut self.flows else { return Few::new() };
         storages.iter().map(|&s| flows.value(s, self.memory.bytes(s))).collect()
     }
 

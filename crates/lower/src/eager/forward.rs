@@ -2,7 +2,7 @@
 
 use super::aten::promote;
 use super::backward::Backward;
-use super::{Edge, Lowering, Value};
+use super::{Edge, Few, Lowering, Value};
 use preflop_graph::ModelError;
 use preflop_graph::graph::{Binary, Content, GraphOp, Node, Window};
 use preflop_ops::{
@@ -22,7 +22,7 @@ impl Lowering<'_> {
             self.values[node.outputs[0] as usize] = Some(chosen.ok_or_else(|| self.missing(node))?);
             return Ok(());
         }
-        let mut inputs = Vec::with_capacity(node.inputs.len());
+        let mut inputs: Few<Value> = Few::new();
         for &t in &node.inputs {
             inputs.push(self.values[t as usize].ok_or_else(|| self.missing(node))?);
         }

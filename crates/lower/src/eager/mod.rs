@@ -33,6 +33,10 @@ use preflop_graph::{
 };
 use preflop_ops::{Elementwise, ElementwiseKind, Op, OpCall, Pass};
 use preflop_units::dtype::Dtype;
+use smallvec::{SmallVec, smallvec};
+
+/// What most operators have at most three of: inputs, gradients, what is saved for backward.
+type Few<T> = SmallVec<[T; 3]>;
 
 /// Where the gradient of a value goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,7 +227,7 @@ impl<'g> Lowering<'g> {
             cast_cache: vec![None; graph.parameters.len()],
             parameter_grads: vec![None; graph.parameters.len()],
             temporaries: Vec::new(),
-            tape: Vec::new(),
+            tape: Vec::with_capacity(if training { graph.nodes.len() } else { 0 }),
             segments: Segments::of(graph, training),
             flows: None,
             packed,
@@ -416,8 +420,8 @@ impl<'g> Lowering<'g> {
             edges: inputs.iter().map(|v| v.edge).collect(),
             metas: inputs.iter().map(|v| (v.shape, v.dtype)).collect(),
             wanted,
-            saved: saved.to_vec(),
-            grads: outs.iter().map(|_| None).collect(),
+            saved: saved.into(),
+            grads: smallvec![None; outs.len()],
             outputs: outs.iter().map(|v| (v.shape, v.dtype)).collect(),
         });
         Some(self.tape.len() as u32 - 1)

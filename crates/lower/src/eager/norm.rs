@@ -1,7 +1,7 @@
 //! Convolution, norms and pooling: operators over feature maps and rows.
 
 use super::backward::Backward;
-use super::{Edge, Lowering, Value};
+use super::{Edge, Few, Lowering, Value};
 use preflop_graph::Dims;
 use preflop_graph::graph::{ConvGeometry, Window};
 use preflop_ops::{Conv, ElementwiseKind as E, Op, Pass, Rowwise, RowwiseKind, Spatial, SpatialKind};
@@ -126,11 +126,11 @@ impl Lowering<'_> {
         needed: &[Edge],
         metas: &[(Dims, Dtype)],
         wanted: &[u32],
-    ) -> Vec<Option<Value>> {
+    ) -> Few<Option<Value>> {
         let grad = if nhwc { self.channels_last_copy(grad) } else { self.contiguous(grad) };
         self.ops(1);
         let math = self.policy.cudnn_math(grad.dtype);
-        let mut out = Vec::with_capacity(needed.len());
+        let mut out = Few::new();
         for (i, pass) in [(0, Pass::Dgrad), (1, Pass::Wgrad)] {
             out.push((needed[i] != Edge::None).then(|| {
                 let (shape, data) = (metas[i].0, pass == Pass::Dgrad);

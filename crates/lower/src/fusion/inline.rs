@@ -1,9 +1,8 @@
 //! Which values are written: those that a library reads or that outlive the iteration, and those that would cost more to compute again.
 
-use super::{Node, Walk};
+use super::{NONE, Node, Walk, makers};
 use crate::eager::Access;
 use preflop_graph::Phase;
-use std::collections::{HashMap, HashSet};
 
 /// Values that a walk may read and still be computed again in several readers, and in one (`realize_reads_threshold`, `realize_acc_reads_threshold`).
 const READS_SHARED: usize = 4;
@@ -11,35 +10,33 @@ const READS: usize = 8;
 /// A library that reads less of a value than this share reads a piece of it, which has a kernel of its own.
 const PIECE: f64 = 0.6;
 
-/// Drops nodes that nothing needs, and those whose results their readers compute themselves: readers then read what these read.
-pub(super) fn settle(nodes: &mut Vec<Node>, outputs: &HashSet<u32>) {
+/// Drops nodes that nothing needs, and those whose results their readers compute themselves: readers then read what these read. `outputs`
+/// marks the values that outlive the iteration.
+pub(super) fn settle(nodes: &mut Vec<Node>, outputs: &[bool]) {
     drop_dead(nodes, outputs);
-    let makers = makers(nodes);
-    let mut readers: HashMap<u32, Vec<usize>> = HashMap::new();
-    for (i, n) in nodes.iter().enumerate() {
-        for r in &n.reads {
-            let all = readers.entry(r.value).or_default();
-            if all.last() != Some(&i) {
-                all.push(i);
-            }
-        }
-    }
-    // What stands for a value that is not written, and what does in backward.
-    let mut inlined: HashMap<u32, Standing> = HashMap::new();
-    let mut again: HashMap<u32, Standing> = HashMap::new();
+    let makers = makers(nodes, outputs.len());
+    let readers = Readers::of(nodes, outputs.len());
+    let mut known =
+        Known { all: Vec::new(), inlined: vec![NONE; outputs.len()], again: vec![NONE; outputs.len()] };
     // Values of the forward that backward reads, those of libraries and reductions first.
-    let in_backward = |u: &usize| nodes[*u].phase == Phase::Backward;
-    let backward = |v: &u32| readers.get(v).is_some_and(|all| all.iter().any(in_backward));
-    let made = nodes.iter().filter(|n| n.phase == Phase::Forward && n.walk != Walk::Pointwise);
-    let mut saved: HashSet<u32> = made.flat_map(|n| &n.writes).map(|w| w.value).filter(backward).collect();
+    let mut saved = vec![false; outputs.len()];
+    for w in nodes
+        .iter()
+        .filter(|n| n.phase == Phase::Forward && n.walk != Walk::Pointwise)
+        .flat_map(|n| &n.writes)
+    {
+        saved[w.value as usize] |=
+            readers.of_value(w.value).iter().any(|u| nodes[*u as usize].phase == Phase::Backward);
+    }
     let mut keep = vec![true; nodes.len()];
+    let mut users: Vec<u32> = Vec::new();
     for i in 0..nodes.len() {
         if nodes[i].walk == Walk::Library {
             continue;
         }
         let forward = nodes[i].phase == Phase::Forward;
-        let anew = Standing::of(&nodes[i], |v| again.get(&v).or_else(|| inlined.get(&v)));
-        let own = if forward { Standing::of(&nodes[i], |v| inlined.get(&v)) } else { anew.clone() };
+        let plain = Standing::plain(&mut nodes[i]);
+        let own = known.standing(&plain, !forward);
         let node = &mut nodes[i];
         (node.order, node.dear.function) = (own.order, own.function);
         node.reads.clone_from(&own.reads);
@@ -47,33 +44,35 @@ pub(super) fn settle(nodes: &mut Vec<Node>, outputs: &HashSet<u32>) {
             continue;
         }
         let node = &nodes[i];
-        let users: Vec<usize> =
-            node.writes.iter().filter_map(|w| readers.get(&w.value)).flatten().copied().collect();
-        let needs = |u: &usize| nodes[*u].walk == Walk::Library || nodes[*u].written;
+        users.clear();
+        node.writes.iter().for_each(|w| users.extend(readers.of_value(w.value)));
+        let of = |u: &u32| &nodes[*u as usize];
+        let needs = |u: &u32| of(u).walk == Walk::Library || of(u).written;
         let mut written = node.written
-            || node.writes.iter().any(|w| outputs.contains(&w.value))
+            || node.writes.iter().any(|w| outputs[w.value as usize])
             || users.iter().any(needs)
             || node.reads.len() > READS
-            || users.iter().filter(|u| nodes[**u].phase == node.phase).count() > 1
+            || users.iter().filter(|u| of(u).phase == node.phase).count() > 1
                 && node.reads.len() > READS_SHARED;
-        if forward && users.iter().any(|u| nodes[*u].phase == Phase::Backward) {
-            let more = |a: &&Access| makers.contains_key(&a.value) && !saved.contains(&a.value);
+        if forward && users.iter().any(|u| of(u).phase == Phase::Backward) {
+            let anew = known.standing(&plain, true);
+            let more = |a: &&Access| makers[a.value as usize] != NONE && !saved[a.value as usize];
             // PyTorch's partitioner computes again what only fused operators read, but no random numbers and no concatenation.
             let kept_anyway = users.iter().any(needs) || !node.anew;
             let cost: f64 = anew.reads.iter().filter(more).map(|a| a.bytes).sum();
             if kept_anyway || cost > node.writes.iter().map(|w| w.bytes).sum() {
                 written = true;
-                saved.extend(node.writes.iter().map(|w| w.value));
+                node.writes.iter().for_each(|w| saved[w.value as usize] = true);
             } else {
-                saved.extend(anew.reads.iter().map(|a| a.value));
-                node.writes.iter().for_each(|w| _ = again.insert(w.value, anew.clone()));
+                anew.reads.iter().for_each(|a| saved[a.value as usize] = true);
+                known.keep(&node.writes, anew, true);
             }
         }
         if written {
             nodes[i].pieces = pieces(&nodes[i], &users, nodes);
         } else {
             keep[i] = false;
-            node.writes.iter().for_each(|w| _ = inlined.insert(w.value, own.clone()));
+            known.keep(&node.writes, own, false);
         }
     }
     let mut kept = keep.into_iter();
@@ -81,7 +80,6 @@ pub(super) fn settle(nodes: &mut Vec<Node>, outputs: &HashSet<u32>) {
 }
 
 /// What stands for a value that its readers compute: what it is computed from, in which order of places, and whether that is dear.
-#[derive(Clone)]
 struct Standing {
     reads: Vec<Access>,
     order: u32,
@@ -89,10 +87,28 @@ struct Standing {
 }
 
 impl Standing {
-    fn of<'a>(node: &Node, known: impl Fn(u32) -> Option<&'a Self>) -> Self {
-        let mut out = Self { reads: Vec::new(), order: node.order, function: node.dear.function };
-        for read in &node.reads {
-            let Some(from) = known(read.value) else {
+    /// A node as it stands by itself; its reads are taken from it.
+    fn plain(node: &mut Node) -> Self {
+        Self { reads: std::mem::take(&mut node.reads), order: node.order, function: node.dear.function }
+    }
+}
+
+/// What stands for values that are not written: by value its place among all, here and in backward.
+struct Known {
+    all: Vec<Standing>,
+    inlined: Vec<u32>,
+    again: Vec<u32>,
+}
+
+impl Known {
+    /// What a node is computed from where values that are not written are computed anew.
+    fn standing(&self, plain: &Standing, backward: bool) -> Standing {
+        let mut out =
+            Standing { reads: Vec::with_capacity(READS), order: plain.order, function: plain.function };
+        for read in &plain.reads {
+            let at = read.value as usize;
+            let place = Some(self.again[at]).filter(|p| backward && *p != NONE).unwrap_or(self.inlined[at]);
+            let Some(from) = self.all.get(place as usize) else {
                 merge(&mut out.reads, *read);
                 continue;
             };
@@ -101,6 +117,53 @@ impl Standing {
             out.function |= from.function;
         }
         out
+    }
+
+    /// Readers compute these values so, in backward alone or wherever they are.
+    fn keep(&mut self, writes: &[Access], standing: Standing, in_backward: bool) {
+        let places = if in_backward { &mut self.again } else { &mut self.inlined };
+        writes.iter().for_each(|w| places[w.value as usize] = self.all.len() as u32);
+        self.all.push(standing);
+    }
+}
+
+/// The nodes that read each value, one after the other.
+struct Readers {
+    starts: Vec<u32>,
+    nodes: Vec<u32>,
+}
+
+impl Readers {
+    fn of(nodes: &[Node], values: usize) -> Self {
+        // Each node once, however often it reads a value.
+        let mut last = vec![NONE; values];
+        let mut starts = vec![0_u32; values + 1];
+        for (i, n) in (0..).zip(nodes) {
+            for v in n.reads.iter().map(|r| r.value as usize) {
+                starts[v + 1] += u32::from(last[v] != i);
+                last[v] = i;
+            }
+        }
+        for v in 0..values {
+            starts[v + 1] += starts[v];
+        }
+        let mut next = starts.clone();
+        let mut all = vec![NONE; starts[values] as usize];
+        for (i, n) in (0..).zip(nodes) {
+            for v in n.reads.iter().map(|r| r.value as usize) {
+                let known = next[v] > starts[v] && all[next[v] as usize - 1] == i;
+                if !known {
+                    all[next[v] as usize] = i;
+                    next[v] += 1;
+                }
+            }
+        }
+        Self { starts, nodes: all }
+    }
+
+    fn of_value(&self, value: u32) -> &[u32] {
+        let at = value as usize;
+        &self.nodes[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
 }
 
@@ -112,33 +175,31 @@ pub(super) fn merge(reads: &mut Vec<Access>, more: Access) {
     }
 }
 
-fn makers(nodes: &[Node]) -> HashMap<u32, usize> {
-    nodes.iter().enumerate().flat_map(|(i, n)| n.writes.iter().map(move |w| (w.value, i))).collect()
-}
-
 /// Pieces of a result that library calls read apart from each other, such as queries, keys and values of one product.
-fn pieces(node: &Node, users: &[usize], nodes: &[Node]) -> u32 {
+fn pieces(node: &Node, users: &[u32], nodes: &[Node]) -> u32 {
     let [out] = node.writes[..] else { return 1 };
-    let of = |u: &usize| {
-        let library = nodes[*u].walk == Walk::Library;
-        nodes[*u].reads.iter().filter(move |r| library && r.value == out.value).map(|r| r.bytes)
+    let of = |u: &u32| {
+        let user = &nodes[*u as usize];
+        let library = user.walk == Walk::Library;
+        user.reads.iter().filter(move |r| library && r.value == out.value).map(|r| r.bytes)
     };
     let parts: Vec<f64> = users.iter().flat_map(of).collect();
     let apart = parts.iter().all(|p| *p < PIECE * out.bytes) && parts.iter().sum::<f64>() < 1.2 * out.bytes;
     if parts.len() > 1 && apart { parts.len() as u32 } else { 1 }
 }
 
-fn drop_dead(nodes: &mut Vec<Node>, outputs: &HashSet<u32>) {
-    let makers = makers(nodes);
+fn drop_dead(nodes: &mut Vec<Node>, outputs: &[bool]) {
+    let makers = makers(nodes, outputs.len());
     let mut live: Vec<bool> = nodes
         .iter()
-        .map(|n| n.writes.is_empty() || n.writes.iter().any(|w| outputs.contains(&w.value)))
+        .map(|n| n.writes.is_empty() || n.writes.iter().any(|w| outputs[w.value as usize]))
         .collect();
     for i in (0..nodes.len()).rev() {
         if live[i] {
             for r in &nodes[i].reads {
-                if let Some(&m) = makers.get(&r.value).filter(|m| **m < i) {
-                    live[m] = true;
+                let maker = makers[r.value as usize] as usize;
+                if maker < i {
+                    live[maker] = true;
                 }
             }
         }

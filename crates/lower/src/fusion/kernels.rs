@@ -1,11 +1,10 @@
 //! Groups of nodes as launches.
 
-use super::{Node, Walk};
+use super::{NONE, Node, Walk};
 use crate::eager::Access;
 use preflop_graph::{Phase, Step};
 use preflop_ops::{Conv, Fused, FusedForm, FusedTraits, Gemm, Op, OpCall, Pass, Rowwise, RowwiseKind};
 use preflop_units::dtype::Dtype;
-use std::collections::{HashMap, HashSet};
 
 /// Values of a row that a block holds at once: of more, or across rows, it loops (`persistent_reduction` of `choices.py`).
 const HELD_ALONG: u64 = 1024;
@@ -18,27 +17,29 @@ pub(super) struct Kernel {
     pub writes: Vec<Access>,
 }
 
+/// In place of a group's number: several.
+const SEVERAL: u32 = NONE - 1;
+
 /// What each group reads from outside and writes for others.
-pub(super) fn kernels(nodes: &[Node], groups: Vec<Vec<usize>>, outputs: &HashSet<u32>) -> Vec<Kernel> {
-    let mut group_of = vec![0; nodes.len()];
+pub(super) fn kernels(nodes: &[Node], groups: Vec<Vec<usize>>, outputs: &[bool]) -> Vec<Kernel> {
+    // By value: the group that reads it, and the last one that was seen to make it.
+    let (mut reader, mut maker) = (vec![NONE; outputs.len()], vec![NONE; outputs.len()]);
     for (g, members) in groups.iter().enumerate() {
-        for &n in members {
-            group_of[n] = g;
+        for r in members.iter().flat_map(|n| &nodes[*n].reads) {
+            let known = &mut reader[r.value as usize];
+            *known = if *known == NONE || *known == g as u32 { g as u32 } else { SEVERAL };
         }
     }
-    let mut read_in: HashMap<u32, Vec<usize>> = HashMap::new();
-    for (i, n) in nodes.iter().enumerate() {
-        n.reads.iter().for_each(|r| read_in.entry(r.value).or_default().push(group_of[i]));
-    }
     let kernel = |(g, members): (usize, Vec<usize>)| {
-        let made: HashSet<u32> = members.iter().flat_map(|n| &nodes[*n].writes).map(|w| w.value).collect();
+        let group = g as u32;
+        members.iter().flat_map(|n| &nodes[*n].writes).for_each(|w| maker[w.value as usize] = group);
         let mut reads: Vec<Access> = Vec::new();
-        for r in members.iter().flat_map(|n| &nodes[*n].reads).filter(|r| !made.contains(&r.value)) {
+        for r in members.iter().flat_map(|n| &nodes[*n].reads).filter(|r| maker[r.value as usize] != group) {
             super::inline::merge(&mut reads, *r);
         }
         let leaves = |w: &&Access| {
-            let others = read_in.get(&w.value).is_some_and(|all| all.iter().any(|r| *r != g));
-            others || outputs.contains(&w.value)
+            let reader = reader[w.value as usize];
+            reader != NONE && reader != group || outputs[w.value as usize]
         };
         let library = nodes[members[0]].walk == Walk::Library;
         let writes = members

@@ -1,11 +1,10 @@
 //! Values alive between the kernels of a compiled program: each from the kernel that writes it to the last that reads it.
 
 use super::kernels::Kernel;
-use super::{Node, Walk};
+use super::{NONE, Node, Walk};
 use crate::eager::{Peak, counted, layout_workspace};
 use preflop_graph::Step;
 use preflop_ops::{Conv, Op};
-use std::collections::{HashMap, HashSet};
 
 /// The peak over all kernels. What exists before the program (weights, inputs) is not counted; a fused kernel writes over a value of the same size that it is the
 /// last to read.
@@ -13,23 +12,24 @@ pub(super) fn peak(
     steps: &[Step],
     nodes: &[Node],
     kernels: &[Kernel],
-    outputs: &HashSet<u32>,
-    gradients: &HashSet<u32>,
+    outputs: &[bool],
+    gradients: &[bool],
 ) -> Peak {
-    let mut last: HashMap<u32, usize> = HashMap::new();
+    let mut last = vec![NONE; outputs.len()];
     for (k, kernel) in kernels.iter().enumerate() {
-        kernel.reads.iter().for_each(|r| _ = last.insert(r.value, k));
+        kernel.reads.iter().for_each(|r| last[r.value as usize] = k as u32);
     }
-    let ends = |value: u32, k: usize| !outputs.contains(&value) && last.get(&value).is_none_or(|l| *l <= k);
-    let mut alive: HashMap<u32, f64> = HashMap::new();
+    let ends = |value: usize, k: usize| !outputs[value] && (last[value] == NONE || last[value] as usize <= k);
+    let mut alive: Vec<Option<f64>> = vec![None; outputs.len()];
     let (mut now, mut grown) = (0.0_f64, 0.0_f64);
     let mut most = Peak::default();
     for (k, kernel) in kernels.iter().enumerate() {
         let first = &nodes[kernel.members[0]];
         let fused = first.walk != Walk::Library;
-        let dying: Vec<u32> =
-            kernel.reads.iter().map(|r| r.value).filter(|v| alive.contains_key(v) && ends(*v, k)).collect();
-        let mut free: Vec<f64> = if fused { dying.iter().map(|v| alive[v]).collect() } else { Vec::new() };
+        let read = kernel.reads.iter().map(|r| r.value as usize);
+        let dying: Vec<usize> = read.filter(|v| alive[*v].is_some() && ends(*v, k)).collect();
+        let mut free: Vec<f64> =
+            if fused { dying.iter().filter_map(|v| alive[*v]).collect() } else { Vec::new() };
         let adds = kernel.members.iter().any(|n| nodes[*n].dear.atomics);
         for w in &kernel.writes {
             // What is added to stays where it is.
@@ -39,10 +39,10 @@ pub(super) fn peak(
                 Some(at) => _ = free.swap_remove(at),
                 None => now += bytes,
             }
-            if gradients.contains(&w.value) {
+            if gradients[w.value as usize] {
                 grown += bytes;
             }
-            alive.insert(w.value, bytes);
+            alive[w.value as usize] = Some(bytes);
         }
         let call = &steps[first.step].call;
         let workspace = match &call.op {
@@ -57,15 +57,14 @@ pub(super) fn peak(
         // Those that were written over are free already.
         if fused {
             now -= free.iter().sum::<f64>();
-            for v in &dying {
-                alive.remove(v);
-            }
+            dying.iter().for_each(|v| alive[*v] = None);
         } else {
-            now -= dying.iter().filter_map(|v| alive.remove(v)).sum::<f64>();
+            now -= dying.iter().filter_map(|v| alive[*v].take()).sum::<f64>();
         }
-        for w in kernel.writes.iter().filter(|w| !last.contains_key(&w.value) && !outputs.contains(&w.value))
-        {
-            now -= alive.remove(&w.value).unwrap_or(0.0);
+        for value in kernel.writes.iter().map(|w| w.value as usize) {
+            if last[value] == NONE && !outputs[value] {
+                now -= alive[value].take().unwrap_or(0.0);
+            }
         }
     }
     most

@@ -16,7 +16,6 @@ mod reductions;
 use crate::eager::{Access, Flow, Peak};
 pub(crate) use kernels::library;
 use preflop_graph::{Phase, Step};
-use std::collections::HashSet;
 
 /// How a node of the program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,16 +68,32 @@ struct Node {
     dear: Dear,
 }
 
+/// In place of a node's or kernel's number: there is none.
+const NONE: u32 = u32::MAX;
+
+/// The last node that writes each of so many values: values are numbered, so that what is known of them stands in lists.
+fn makers(nodes: &[Node], values: usize) -> Vec<u32> {
+    let mut makers = vec![NONE; values];
+    for (i, n) in nodes.iter().enumerate() {
+        n.writes.iter().for_each(|w| makers[w.value as usize] = i as u32);
+    }
+    makers
+}
+
 /// The steps of an iteration, fused, and the memory of what they make at its peak. `gradients` and `kept` are the values that outlive it.
 pub(crate) fn fused(steps: &[Step], flows: &[Flow], gradients: &[u32], kept: &[u32]) -> (Vec<Step>, Peak) {
     let mut program = nodes::program(steps, flows);
-    let gradients: HashSet<u32> = gradients.iter().copied().collect();
-    let outputs: HashSet<u32> =
-        gradients.iter().copied().chain(kept.iter().copied()).chain(program.outputs).collect();
+    let values = gradients.iter().chain(kept).map(|v| *v as usize + 1).fold(program.values, usize::max);
+    let marked = |all: &[u32]| {
+        let mut marks = vec![false; values];
+        all.iter().for_each(|v| marks[*v as usize] = true);
+        marks
+    };
+    let outputs = marked(&[gradients, kept, &program.outputs].concat());
     inline::settle(&mut program.nodes, &outputs);
     let nodes = &program.nodes;
-    let groups = kernels::kernels(nodes, groups::fuse(nodes), &outputs);
-    let peak = memory::peak(steps, nodes, &groups, &outputs, &gradients);
+    let groups = kernels::kernels(nodes, groups::fuse(nodes, values), &outputs);
+    let peak = memory::peak(steps, nodes, &groups, &outputs, &marked(gradients));
     (kernels::launches(steps, nodes, &groups), peak)
 }
 

@@ -2,8 +2,9 @@
 
 use super::kernels::padded;
 use super::reductions::{rows_of_both, splits};
-use super::{Dear, Node, Walk};
+use super::{Dear, Node, Walk, makers};
 use crate::eager::{Access, Flow};
+use foldhash::fast::FixedState;
 use preflop_graph::{Phase, Step};
 use preflop_ops::{
     Elementwise, ElementwiseKind as E, Gemm, Movement, MovementKind, Op, Pass, Rowwise, RowwiseKind, Spatial,
@@ -20,6 +21,8 @@ const FULL: f64 = 4.0;
 pub(super) struct Program {
     pub nodes: Vec<Node>,
     pub outputs: Vec<u32>,
+    /// How many values there are.
+    pub values: usize,
 }
 
 pub(super) fn program(steps: &[Step], flows: &[Flow]) -> Program {
@@ -28,7 +31,7 @@ pub(super) fn program(steps: &[Step], flows: &[Flow]) -> Program {
         nodes: Vec::with_capacity(steps.len() * 2),
         outputs: Vec::new(),
         next: known.unwrap_or(0),
-        pieces: HashMap::new(),
+        pieces: HashMap::default(),
         scores: None,
         step: 0,
         phase: Phase::Forward,
@@ -42,8 +45,9 @@ pub(super) fn program(steps: &[Step], flows: &[Flow]) -> Program {
     if let Some(last) = made.nodes.last() {
         made.outputs.extend(last.writes.iter().map(|w| w.value));
     }
-    layouts(&mut made.nodes, steps);
-    Program { nodes: made.nodes, outputs: made.outputs }
+    let values = made.next as usize;
+    layouts(&mut made.nodes, steps, values);
+    Program { nodes: made.nodes, outputs: made.outputs, values }
 }
 
 struct Maker {
@@ -51,7 +55,7 @@ struct Maker {
     outputs: Vec<u32>,
     next: u32,
     /// The copies that a concatenation of many tensors consists of.
-    pieces: HashMap<u32, Vec<Access>>,
+    pieces: HashMap<u32, Vec<Access>, FixedState>,
     /// Row statistics of the loss.
     scores: Option<Access>,
     step: usize,
@@ -121,11 +125,13 @@ impl Maker {
         if step.phase == Phase::Optimizer {
             return;
         }
-        let reads: Vec<Access> = flow
-            .reads
-            .iter()
-            .flat_map(|a| self.pieces.get(&a.value).map_or_else(|| vec![*a], Clone::clone))
-            .collect();
+        let mut reads: Vec<Access> = Vec::with_capacity(flow.reads.len());
+        for read in &flow.reads {
+            match self.pieces.get(&read.value) {
+                Some(pieces) => reads.extend(pieces),
+                None => reads.push(*read),
+            }
+        }
         let writes = &flow.writes;
         let size = step.call.dtype.size();
         let backward = step.call.pass != Pass::Fwd;
@@ -385,18 +391,18 @@ impl Maker {
 const WIDE_MAPS: u64 = 1000;
 
 /// What a convolution reads from outside is cast and turned channels-last at once.
-fn layouts(nodes: &mut [Node], steps: &[Step]) {
-    let makers: HashMap<u32, usize> =
-        nodes.iter().enumerate().flat_map(|(i, n)| n.writes.iter().map(move |w| (w.value, i))).collect();
-    let outside = |n: &Node| n.reads.iter().all(|r| !makers.contains_key(&r.value));
+fn layouts(nodes: &mut [Node], steps: &[Step], values: usize) {
+    let makers = makers(nodes, values);
+    let maker = |read: &Access| Some(makers[read.value as usize] as usize).filter(|m| *m < nodes.len());
+    let outside = |n: &Node| n.reads.iter().all(|r| maker(r).is_none());
     let mut turned: Vec<(usize, bool)> = Vec::new();
     for node in nodes.iter().filter(|n| n.walk == Walk::Library) {
         let call = &steps[node.step].call;
         let (Op::Conv(c), Pass::Fwd) = (&call.op, call.pass) else { continue };
         for (at, read) in node.reads.iter().enumerate() {
             let flat = at > 0 && c.r * c.s == 1;
-            let cast = |m: &&usize| !flat && nodes[**m].walk == Walk::Pointwise && outside(&nodes[**m]);
-            if let Some(&maker) = makers.get(&read.value).filter(cast) {
+            let cast = |m: &usize| !flat && nodes[*m].walk == Walk::Pointwise && outside(&nodes[*m]);
+            if let Some(maker) = maker(read).filter(cast) {
                 turned.push((maker, at == 0 && c.h.saturating_mul(c.w) > WIDE_MAPS));
             }
         }

@@ -11,6 +11,7 @@ use preflop_schedule::{Known, Schedule as _};
 use preflop_time::TimeModel;
 use preflop_units::Seconds;
 use preflop_units::dtype::Dtype;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// What a lowering depends on.
@@ -189,7 +190,7 @@ where
     // Those that have a lowering in common stay together.
     let (like, unlike): (Vec<Trial>, Vec<Trial>) = all.partition(|trial| {
         let laid_out = trial.form.channels_last == base.form.channels_last;
-        laid_out && trial.precision == base.precision && !trial.fused_attention
+        laid_out && trial.precision == base.precision && !trial.fused_attention && trial.batch.is_none()
     });
     let (mut found, mut more) = (Vec::new(), Vec::new());
     let mut first = || found.extend(like.iter().filter_map(|t| Some(trials.predict(t)?.advice(t, &now))));
@@ -234,15 +235,16 @@ fn accumulated(iteration: &Iteration) -> Iteration {
 /// The iteration of a trial, before it is captured, autotuned and accumulated.
 fn lowered(graph: &Graph, options: LowerOptions, trial: &Trial) -> Option<Iteration> {
     let settled = LowerOptions { precision: trial.precision, optimizer: trial.optimizer, ..options };
+    // A graph is copied only where the trial changes it.
     let mut graph = match trial.batch {
-        Some(batch) => zoo::build(&graph.name, Some(batch), graph.seq).ok()?,
-        None => graph.clone(),
+        Some(batch) => Cow::Owned(zoo::build(&graph.name, Some(batch), graph.seq).ok()?),
+        None => Cow::Borrowed(graph),
     };
-    if graph.fixed.is_none() {
-        trial.form.shape(&mut graph, options.mode).ok()?;
+    if graph.fixed.is_none() && trial.form.shapes() {
+        trial.form.shape(graph.to_mut(), options.mode).ok()?;
     }
     if trial.fused_attention {
-        for node in &mut graph.nodes {
+        for node in &mut graph.to_mut().nodes {
             if let GraphOp::Attention { eager, .. } = &mut node.op {
                 *eager = false;
             }

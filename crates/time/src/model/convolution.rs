@@ -14,7 +14,7 @@ use preflop_kernels::{Machine, kernels_of, tensor_conv, traffic};
 use preflop_learned::choice::Guess;
 use preflop_learned::recall::Asked;
 use preflop_learned::trees::Features;
-use preflop_ops::{Conv, Gemm, Op, OpCall, Pass};
+use preflop_ops::{Conv, Family, Gemm, Op, OpCall, Pass};
 use preflop_units::Dtype;
 use std::cell::OnceCell;
 
@@ -123,7 +123,7 @@ impl TimeModel {
             reference: candidates.reference,
             at: known.reference,
             correction: 0.0,
-            interval: self.on(own, "conv", *nearness),
+            interval: self.on(own, Family::Conv, *nearness),
             bound: bound(&candidates),
             levels: traffic::conv::by_tile(task, gpu, candidates.implicit_tile()),
             launches: known.launches,
@@ -154,7 +154,7 @@ impl TimeModel {
             reference: t.time,
             at: at.time,
             correction: 0.0,
-            interval: self.fitted.unseen_interval("conv", "conv"),
+            interval: self.unseen[Family::Conv as usize],
             bound,
             levels: traffic::conv::levels(task, gpu),
             launches: 1.0

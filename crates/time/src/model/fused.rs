@@ -20,7 +20,7 @@ impl TimeModel {
             reference: terms.time(),
             at: fused::terms(f, reference).time(),
             correction: 0.0,
-            interval: self.on(own, call.family().name(), nearness),
+            interval: self.on(own, call.family(), nearness),
             bound: if largest < terms.start {
                 Bound::Latency
             } else if terms.stream >= terms.issue {

@@ -1,5 +1,6 @@
 //! Times of listed operators: their form with the constants of its class, as measured.
 
+use self::fitted::classes;
 use super::draft::{Draft, Question, Sketch, Then};
 use super::{LogInterval, TimeModel};
 use crate::evidence::{Evidence, Library};
@@ -9,42 +10,40 @@ use preflop_kernels::listed::{GENERIC, TERMS, class, counts, features, forest, f
 use preflop_kernels::traffic;
 use preflop_learned::trees::Features;
 use preflop_ops::{Listed, OpCall};
-use serde::Deserialize;
-use std::collections::BTreeMap;
-use std::sync::OnceLock;
 
-const FILE: &str = include_str!("../../data/fitted/operators.toml");
 /// What we say of a class that nobody measured.
 const UNMEASURED: LogInterval = LogInterval { low: -1.1, high: 1.6 };
 
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Class {
     constants: [f64; TERMS],
     spread: [f64; 2],
 }
 
-#[derive(Debug, Default, Deserialize)]
-struct File {
-    class: BTreeMap<String, Class>,
-}
+/// The fitted classes in the order of their names, laid out by `build.rs` of `data/fitted/operators.toml`.
+#[allow(clippy::unreadable_literal)]
+mod fitted {
+    use super::Class;
 
-/// The fitted classes. Read when the first listed operator is met: most networks have none.
-fn fitted() -> &'static BTreeMap<String, Class> {
-    static READ: OnceLock<BTreeMap<String, Class>> = OnceLock::new();
-    READ.get_or_init(|| toml::from_str::<File>(FILE).unwrap_or_default().class)
+    include!(concat!(env!("OUT_DIR"), "/operators.rs"));
+
+    pub(super) fn classes() -> &'static [(&'static str, Class)] {
+        CLASSES
+    }
 }
 
 /// Constants and interval of a class; of the same way at another width of elements, or of another way of the operator, where it was not measured.
 fn constants(key: &str) -> ([f64; TERMS], LogInterval) {
-    let all = fitted();
+    let all = classes();
     let interval = |c: &Class| LogInterval { low: c.spread[0], high: c.spread[1] };
-    if let Some(own) = all.get(key) {
-        return (own.constants, interval(own));
+    if let Ok(own) = all.binary_search_by(|(name, _)| (*name).cmp(key)) {
+        return (all[own].1.constants, interval(&all[own].1));
     }
     let way = key.rfind('/').map_or(key, |at| &key[..=at]);
     let operator: String = key.split_inclusive('/').take(2).collect();
     let near = [way, operator.as_str()].into_iter().find_map(|start| {
-        all.range(start.to_owned()..).take_while(|(k, _)| k.starts_with(start)).map(|(_, c)| c).next()
+        let first = all.partition_point(|(name, _)| *name < start);
+        all.get(first).filter(|(name, _)| name.starts_with(start)).map(|(_, c)| c)
     });
     near.map_or((GENERIC, UNMEASURED), |c| {
         let own = interval(c);
@@ -84,7 +83,7 @@ impl TimeModel {
             reference: form(&constants, &here),
             at,
             correction: 0.0,
-            interval: self.on(own, call.family().name(), nearness),
+            interval: self.on(own, call.family(), nearness),
             bound: largest.1,
             levels: traffic::streaming(call.traffic(), gpu),
             launches: counts.launches.round().max(1.0),
@@ -106,7 +105,7 @@ mod tests {
     fn every_operator_of_the_table_was_measured() {
         for kind in ListedKind::ALL {
             let start = format!("{}/", kind.name());
-            assert!(fitted().keys().any(|k| k.starts_with(&start)), "{start}");
+            assert!(classes().iter().any(|(k, _)| k.starts_with(&start)), "{start}");
         }
     }
 

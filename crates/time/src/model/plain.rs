@@ -1,6 +1,6 @@
 //! fp32 convolutions outside Hopper: the fastest of the library's algorithms, corrected.
 
-use super::draft::{Draft, Question, Row, Sketch, Then};
+use super::draft::{Draft, Question, Sketch, Then};
 use super::{TimeModel, bound_of, plain_as_measured};
 use crate::evidence::{Evidence, Library, Nearness};
 use crate::fitted::Fitted;
@@ -94,8 +94,9 @@ impl TimeModel {
             },
         };
         let question = if learned {
-            let x = features(task, &times, &there);
-            self.question(self.fitted.forest(FOREST), &Row(&x), || x)
+            // The times there follow from the layer and the reference.
+            let about = (std::ptr::from_ref(reference).addr(), task.conv, task.pass, task.dtype);
+            self.question(self.fitted.forest(FOREST), &about, || features(task, &times, &there))
         } else {
             Question::nobody()
         };

@@ -6,7 +6,7 @@ use crate::evidence::{Evidence, Library, Nearness};
 use preflop_gpu::{Architecture, Gpu};
 use preflop_kernels::rnn::{self, Algorithm};
 use preflop_kernels::{Machine, gemm, kernels_of, rnn_older, traffic};
-use preflop_ops::{Gemm, OpCall, Pass, Rnn};
+use preflop_ops::{Family, Gemm, OpCall, Pass, Rnn};
 use preflop_units::Dtype;
 use preflop_units::math::Elementary as _;
 
@@ -36,7 +36,7 @@ impl TimeModel {
             reference: t.time,
             at: at.time,
             correction: 0.0,
-            interval: self.interval(&class, "rnn", gpu, nearness),
+            interval: self.interval(&class, Family::Rnn, gpu, nearness),
             bound: if t.input > t.chain { Bound::Compute } else { Bound::Latency },
             levels: traffic::streaming(call.traffic(), gpu),
             launches: launches(r, call.pass),

@@ -142,7 +142,7 @@ impl TimeModel {
             reference: if here { at } else { self.stream_form(call, gpu) },
             at,
             correction: 0.0,
-            interval: self.on(own, family.name(), nearness),
+            interval: self.on(own, family, nearness),
             bound: Bound::Latency,
             levels: traffic::streaming(call.traffic(), gpu),
             launches: stream::launches(call),
