@@ -122,7 +122,7 @@ fn iteration(run: &Run) -> Option<preflop_core::model::Iteration> {
         // The zoo's network is torchvision's, which makes the shift's mask anew in each call and pads windows even by nothing. The library of these runs keeps
         // the mask, and before PyTorch 2 it did not pad.
         let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_string();
-        iteration.steps.retain(|s| !s.name.contains(".mask") && !(run.torch_1 && last(&s.name) == "pad"));
+        iteration.steps.retain(|s| !(s.name.contains(".mask") || run.torch_1 && last(&s.name) == "pad"));
     }
     Some(iteration)
 }
