@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Where `part` is the length of one part of the sum, a multiple of eight; sums are split (from Volta on) while a part has 64 elements and the grid at most four
-//! CTAs an SM. Where operands are read in pieces along the sum ([`row_reads`]), bw is the share of such reads: a TITAN Xp takes 64 to 256 columns at 0.26 of its memory's rate when the matrix lies so, and twice as fast when not. `lat` is at the clock of [`Machine::latency`]. eff, small, lat, bw and t0 are fitted (`crates/fit/src/boards.rs`).
+//! CTAs an SM. Where operands are read in pieces along the sum ([`row_reads`]), bw is the share of such reads: a TITAN Xp takes 64 columns at 0.26 of its memory's rate when the matrix lies so, and twice as fast when not. `lat` is at the clock of [`Machine::latency`]. eff, small, lat, bw and t0 are fitted (`crates/fit/src/boards.rs`).
 
 use super::tile::Tiling;
 use super::{Machine, row_reads};
