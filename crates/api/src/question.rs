@@ -194,7 +194,7 @@ pub struct Generate {
     #[serde(default = "crate::generate::default_precision")]
     #[schema(schema_with = schema::precision)]
     pub precision: Precision,
-    /// With the stack `served`: format of the layers' weights (bf16, fp8, int8, int4, nvfp4).
+    /// With the stack `served`: format of the layers' weights (bf16, fp8, int8, int4, nvfp4, mxfp4).
     #[schema(schema_with = schema::weights)]
     pub weights: Option<String>,
     /// With the stack `served`: format of keys and values (bf16, fp8).

@@ -54,7 +54,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "FORMAT", default_value = "bf16", value_parser = run_args::precision())]
     precision: Precision,
 
-    /// With `--stack served`: format of the layers' weights; int8 and int4 are widened before they are multiplied
+    /// With `--stack served`: format of the layers' weights; int8 and int4 (and mxfp4 where the GPU does not multiply it) are widened before they are multiplied
     #[arg(long, value_name = "FORMAT", value_parser = weights())]
     weights: Option<WeightFormat>,
 

@@ -26,7 +26,13 @@ pub fn notes(constants: &Constants, weights: WeightFormat, gpu: &Gpu) -> Vec<Str
         "not every kernel of a server was measured on this GPU's generation: forms fitted on other generations stand in"
             .to_string()
     }];
-    if matches!(weights, WeightFormat::Int8 | WeightFormat::Nvfp4) {
+    if weights == WeightFormat::Mxfp4 && weights.widened(gpu) {
+        notes.push(format!(
+            "`{}` does not multiply mxfp4: weights are widened to 16 bits before each product",
+            gpu.name
+        ));
+    }
+    if matches!(weights, WeightFormat::Int8 | WeightFormat::Nvfp4 | WeightFormat::Mxfp4) {
         notes.push(format!(
             "no product with {} weights was fitted: its time follows from its bytes",
             weights.name()

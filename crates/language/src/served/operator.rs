@@ -37,9 +37,9 @@ fn kernel(call: &OpCall) -> Option<(&'static str, Shape)> {
     whole.then_some(("prompt", Shape::Prompt(Prompt { batch, tokens, heads, kv_heads, head_dim, dtype })))
 }
 
-/// A linear layer in fp8, with the quantising of its activations.
+/// A product in fp8, with the quantising of its activations.
 fn product(g: &Gemm, call: &OpCall) -> Option<Product> {
-    let served = g.kind == GemmKind::Linear && call.pass == Pass::Fwd && call.dtype == Dtype::Fp8;
+    let served = g.kind != GemmKind::Bmm && call.pass == Pass::Fwd && call.dtype == Dtype::Fp8;
     served.then_some(Product { m: g.m as f64, n: g.n as f64, k: g.k as f64, sets: Product::PUBLISHED })
 }
 
@@ -88,6 +88,9 @@ mod tests {
             let served = constants.serve(&call, eager, &gpu);
             assert!(served.time != eager.time && served.low < served.time && served.time < served.high);
         }
+        let product = OpCall::fwd(Op::Gemm(Gemm::linear(64, 4096, 4096, false)), Dtype::Fp8);
+        let eager = model.predict(&product, &gpu);
+        assert!(constants.serve(&product, eager, &gpu).time > eager.time, "it quantises first");
         // Queries in the middle of a prompt are not known.
         let chunk = attention(512, 4096);
         let eager = model.predict(&chunk, &gpu);

@@ -31,11 +31,13 @@ pub enum WeightFormat {
     Int4,
     /// 4-bit floats with a scale for every 16, multiplied as such.
     Nvfp4,
+    /// 4-bit floats with a scale for every 32: multiplied as such where the GPU can, widened before elsewhere.
+    Mxfp4,
 }
 
 impl WeightFormat {
     /// All, in the order of the command line's help.
-    pub const ALL: [Self; 5] = [Self::Bf16, Self::Fp8, Self::Int8, Self::Int4, Self::Nvfp4];
+    pub const ALL: [Self; 6] = [Self::Bf16, Self::Fp8, Self::Int8, Self::Int4, Self::Nvfp4, Self::Mxfp4];
 
     /// The name used on the command line.
     pub fn name(self) -> &'static str {
@@ -45,6 +47,7 @@ impl WeightFormat {
             Self::Int8 => "int8",
             Self::Int4 => "int4",
             Self::Nvfp4 => "nvfp4",
+            Self::Mxfp4 => "mxfp4",
         }
     }
 
@@ -57,21 +60,30 @@ impl WeightFormat {
             Self::Int4 => 0.5 + 2.0 / 128.0,
             // 8 bits for every 16
             Self::Nvfp4 => 0.5 + 1.0 / 16.0,
+            // 8 bits for every 32
+            Self::Mxfp4 => 0.5 + 1.0 / 32.0,
         }
     }
 
-    /// Format in which products are done.
-    pub fn math(self) -> Dtype {
+    /// Format in which products are done on a GPU.
+    pub fn math(self, gpu: &Gpu) -> Dtype {
         match self {
             Self::Fp8 => Dtype::Fp8,
             Self::Nvfp4 => Dtype::Fp4,
-            Self::Bf16 | Self::Int8 | Self::Int4 => Dtype::Bf16,
+            Self::Mxfp4 if gpu.has_tensor(Dtype::Fp4) => Dtype::Fp4,
+            Self::Bf16 | Self::Int8 | Self::Int4 | Self::Mxfp4 => Dtype::Bf16,
         }
+    }
+
+    /// Are weights widened before a GPU multiplies them?
+    pub fn widened(self, gpu: &Gpu) -> bool {
+        self != Self::Bf16 && self.math(gpu) == Dtype::Bf16
     }
 
     /// What a GPU lacks for it.
     pub fn lacks(self, gpu: &Gpu) -> Option<String> {
-        let lacking = !(gpu.has_tensor(self.math()) || self.math() == Dtype::Bf16 && gpu.has(gpu.autocast()));
+        let math = self.math(gpu);
+        let lacking = !(gpu.has_tensor(math) || math == Dtype::Bf16 && gpu.has(gpu.autocast()));
         lacking.then(|| {
             let known: Vec<&str> = Self::ALL
                 .into_iter()
@@ -88,7 +100,8 @@ impl WeightFormat {
     }
 
     fn lacks_nothing(self, gpu: &Gpu) -> bool {
-        gpu.has_tensor(self.math()) || self.math() == Dtype::Bf16
+        let math = self.math(gpu);
+        gpu.has_tensor(math) || math == Dtype::Bf16
     }
 }
 
@@ -162,8 +175,10 @@ impl Served<'_> {
                 let shape = Shape::Product(Product { m, n: n as f64, k: k as f64, sets: None });
                 self.constants.seconds("product.fp8", &shape, self.gpu)
             }
-            WeightFormat::Nvfp4 => gemm(Dtype::Fp4).min(gemm(Dtype::Fp8)) + self.fused(2.5 * m * k as f64),
-            WeightFormat::Int8 | WeightFormat::Int4 => {
+            format if !format.widened(self.gpu) => {
+                gemm(Dtype::Fp4).min(gemm(Dtype::Fp8)) + self.fused(2.5 * m * k as f64)
+            }
+            format => {
                 // The wide product less what its weights save at the DRAM's rate, no faster than its arithmetic.
                 let saved = weights * (2.0 - format.bytes()) / self.gpu.dram_sustained.0;
                 let least = 2.0 * m * weights / self.gpu.sustained_peak(half).0;
@@ -228,7 +243,7 @@ impl Served<'_> {
             taken: taken as f64,
             count: count as f64,
             weight_bytes: format.bytes(),
-            dtype: match format.math() {
+            dtype: match format.math(self.gpu) {
                 Dtype::Bf16 => self.gpu.autocast(),
                 other => other,
             },
@@ -236,12 +251,14 @@ impl Served<'_> {
             tuned: tuned(self.gpu.architecture, count as f64, inner as f64),
             warm: false,
         };
-        // No layer of experts with 8-bit integers was published; they are widened as 4-bit ones are.
+        // Only 4-bit integers of the widened formats, and one kind of 4-bit floats, were published with enough rows.
         let kind = match format {
-            WeightFormat::Int8 => "experts.int4".to_string(),
-            other => format!("experts.{}", other.name()),
+            WeightFormat::Bf16 => "experts.bf16",
+            WeightFormat::Fp8 => "experts.fp8",
+            other if other.widened(self.gpu) => "experts.int4",
+            _ => "experts.nvfp4",
         };
-        self.constants.seconds(&kind, &Shape::Experts(a), self.gpu)
+        self.constants.seconds(kind, &Shape::Experts(a), self.gpu)
     }
 
     /// The output layer for so many tokens, and the choice of the next.
@@ -339,6 +356,8 @@ mod tests {
         let (int4, small) = step("h200", WeightFormat::Int4, 1);
         assert!(fp8 < bf16 && int4 < bf16, "{bf16} {fp8} {int4}");
         assert!(small < 0.5 * large);
+        let (mxfp4, _) = step("h200", WeightFormat::Mxfp4, 1);
+        assert!((mxfp4 / int4 - 1.0).abs() < 0.05, "{mxfp4} {int4}");
     }
 
     #[test]
@@ -348,5 +367,9 @@ mod tests {
         assert!(lacks("a100", WeightFormat::Fp8).is_some());
         assert!(lacks("b200", WeightFormat::Nvfp4).is_none());
         assert!(lacks("a100", WeightFormat::Int4).is_none());
+        // Widened where they are not multiplied as such.
+        let h200 = catalog::find("h200").unwrap();
+        assert!(lacks("h200", WeightFormat::Mxfp4).is_none() && WeightFormat::Mxfp4.widened(&h200));
+        assert!(!WeightFormat::Mxfp4.widened(&catalog::find("b200").unwrap()));
     }
 }
