@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const MAX_NAMES: usize = 1_000_000;
 /// Memory that one recording may take where the caller names no limit. A trace of 1 GB with nothing but kernels takes some 600 MB.
 const MOST_BYTES: u64 = 4 << 30;
-/// Memory that explaining a recording and carrying it to other GPUs takes, as a multiple of the recording itself.
-const EXPLAINED: u64 = 3;
 
 /// Memory that several readers share.
 #[derive(Debug)]
@@ -119,7 +117,7 @@ impl Meter {
         if profile.names.len() > MAX_NAMES {
             return Err(ImportError::Names { file: self.file.clone(), most: MAX_NAMES });
         }
-        let bytes = (profile.memory_bytes() as u64 + more) * EXPLAINED + self.beside;
+        let bytes = profile.explained_bytes() as u64 + more + self.beside;
         self.taken.grow_to(bytes, &self.file)
     }
 
