@@ -40,7 +40,7 @@ pub struct Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.pool.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.give_back();
     }
 }
 
@@ -48,6 +48,10 @@ impl Taken {
     /// Takes nothing yet.
     fn new(pool: Arc<Pool>) -> Self {
         Self { pool, bytes: 0 }
+    }
+
+    fn give_back(&mut self) {
+        self.pool.used.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
     }
 
     /// Takes so many bytes in all.
@@ -60,7 +64,10 @@ impl Taken {
         self.bytes += more;
         if used > self.pool.limit {
             let (file, limit_mib) = (file.to_string(), self.pool.limit >> 20);
-            return Err(if self.bytes > self.pool.limit {
+            let alone = self.bytes > self.pool.limit;
+            // Given back at once: of two that grow side by side one is refused, not both.
+            self.give_back();
+            return Err(if alone {
                 ImportError::Memory { file, limit_mib }
             } else {
                 ImportError::Busy { file, limit_mib }
@@ -180,8 +187,10 @@ mod tests {
         let mut second = Taken::new(Arc::clone(&pool));
         first.grow_to(60 << 20, "a").unwrap();
         assert!(matches!(second.grow_to(60 << 20, "b"), Err(ImportError::Busy { limit_mib: 100, .. })));
+        assert_eq!(pool.used(), 60 << 20, "the one that is refused is out of the way of the other");
+        first.grow_to(90 << 20, "a").unwrap();
         drop(second);
-        assert_eq!(pool.used(), 60 << 20);
+        assert_eq!(pool.used(), 90 << 20);
         assert!(matches!(first.grow_to(101 << 20, "a"), Err(ImportError::Memory { .. })));
         drop(first);
         assert_eq!(pool.used(), 0);

@@ -114,7 +114,7 @@ impl<'a> Analysis<'a> {
         let window = window::take(profile, &links, choice)?;
         let mut classes = HashMap::new();
         let mut records = profile.gpu_events.iter();
-        for &i in &window.events {
+        for i in window.events.iter() {
             let name = records.at(i as usize).name;
             classes.entry(name).or_insert_with(|| kernel_name::classify(profile.names.text(name)));
         }
@@ -136,7 +136,7 @@ impl<'a> Analysis<'a> {
     fn placed(&self) -> impl Iterator<Item = (GpuEvent, usize)> {
         let mut records = self.profile.gpu_events.iter();
         let places = self.window.events.iter().zip(&self.places);
-        places.map(move |(&i, &place)| (records.at(i as usize), place as usize))
+        places.map(move |(i, &place)| (records.at(i as usize), place as usize))
     }
 
     /// For each group what its events add up to, by start; each comes with the number of its group.
@@ -216,32 +216,32 @@ impl<'a> Analysis<'a> {
     fn group(&mut self) {
         let mut known: HashMap<WorkKey, Option<u32>> = HashMap::new();
         let operators = self.profile.ops.len();
-        // By operator: its owner, the work that is known of it, and the group of that owner.
-        let mut owners: Vec<(u32, u32)> = vec![(NONE, NONE); operators];
+        // An operator with its owner and the work that is known of it: its events mostly come one after the other.
+        let mut owned = (NONE, NONE, None);
+        // By operator the group of which it is the owner.
         let mut group_of = vec![NONE; operators];
         // Launches without an operator are alike where their kinds are.
         let mut alike: HashMap<(Link, usize), u32> = HashMap::new();
-        let events = std::mem::take(&mut self.window.events);
-        let mut places: Vec<u32> = Vec::with_capacity(events.len());
+        let mut places: Vec<u32> = Vec::with_capacity(self.window.events.len());
         let mut records = self.profile.gpu_events.iter();
-        for &i in &events {
+        for i in self.window.events.iter() {
             let link = self.links.links.at(i);
             let event = records.at(i as usize);
             let place = match link {
                 Link::Operator(op) => {
-                    if owners[op as usize].0 == NONE {
+                    if owned.0 != op {
                         let (owner, work) =
                             Self::owner(self.profile, &self.links, op, &mut known, &mut self.works);
-                        owners[op as usize] = (owner, work.unwrap_or(NONE));
+                        owned = (op, owner, work);
                     }
-                    let (op, work) = owners[op as usize];
+                    let (_, op, work) = owned;
                     if group_of[op as usize] == NONE {
                         group_of[op as usize] = self.groups.len() as u32;
                         let at = op as usize;
                         self.groups.push(Group {
                             phase: Some(self.links.phases[at]),
                             module: self.links.modules[at],
-                            work: (work != NONE).then_some(work),
+                            work,
                             ..Group::new(Link::Operator(op), self.profile.ops.at(at).name)
                         });
                     }
@@ -257,7 +257,10 @@ impl<'a> Analysis<'a> {
             group.time += Seconds(event.dur_ns as f64 / 1e9);
             places.push(place);
         }
-        (self.window.events, self.places) = (events, places);
+        self.places = places;
+        // Only owners are looked for by them, and there may be millions.
+        drop(group_of);
+        self.links.parents = Vec::new();
         self.classify_groups();
     }
 

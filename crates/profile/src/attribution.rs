@@ -60,7 +60,7 @@ pub struct Attribution {
     pub links: Links,
     /// The host call of each GPU event, or [`NONE`].
     pub calls: Vec<u32>,
-    /// The enclosing operator of each operator, or [`NONE`].
+    /// The enclosing operator of each operator, or [`NONE`]; an analysis gives them up once work has its owners.
     pub parents: Vec<u32>,
     /// The innermost module of each operator, or the empty name.
     pub modules: Vec<NameId>,

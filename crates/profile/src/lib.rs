@@ -308,12 +308,12 @@ impl Profile {
 
     /// Memory that it takes while it is explained and carried to other GPUs, about.
     pub fn explained_bytes(&self) -> usize {
-        /// Where each event comes from: its operator, its call, its place in the window and its group, a number each.
+        /// Where each event comes from: its operator, its call, its place in the window (with several devices) and its group, a number each.
         const EVENT: usize = 4 * size_of::<u32>();
         /// The operator around a call, and the call by its number (see [`Table`]).
         const CALL: usize = size_of::<u32>() + 6;
-        /// An operator's parent, module, owner, work and group with its sums, once for the GPU and once while it is carried.
-        const OPERATOR: usize = 5 * size_of::<u32>() + 2 * size_of::<analysis::Group>();
+        /// An operator's parent, module, pass and number, and its group with its sums, once for the GPU and once while it is carried.
+        const OPERATOR: usize = 4 * size_of::<u32>() + 2 * size_of::<analysis::Group>();
         // Records that do not come by start are put in order: a key, a place, and a copy of the table.
         const SORTED: usize = size_of::<(i64, i64, u32)>();
         let records = [self.gpu_events.len(), self.calls.len(), self.ops.len(), self.modules.len()];

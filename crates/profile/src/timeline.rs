@@ -145,7 +145,7 @@ impl Idle {
 /// Intervals in the window in which something runs on the GPU.
 pub fn busy(profile: &Profile, window: &Window) -> impl Iterator<Item = Interval> {
     let mut records = profile.gpu_events.iter();
-    let events = window.events.iter().map(move |&i| records.at(i as usize));
+    let events = window.events.iter().map(move |i| records.at(i as usize));
     merged(events.map(|e| (e.start_ns.max(window.start_ns), e.end_ns().min(window.end_ns))))
 }
 
@@ -236,16 +236,16 @@ pub fn idle(
     let mut next = 0;
     let (mut records, mut calls) = (profile.gpu_events.iter(), profile.calls.iter());
     for gap in gaps.filter(|(a, b)| b > a) {
-        while window.events.get(next).is_some_and(|&i| records.at(i as usize).start_ns < gap.1) {
+        while window.events.get(next).is_some_and(|i| records.at(i as usize).start_ns < gap.1) {
             next += 1;
         }
         let waiting = waits.with(gap);
         let rest = gap.1 - gap.0 - waiting;
         match window.events.get(next) {
-            Some(&event) if family(&records.at(event as usize)) == KernelFamily::Communication => {
+            Some(event) if family(&records.at(event as usize)) == KernelFamily::Communication => {
                 idle[3] += rest;
             }
-            Some(&event) => {
+            Some(event) => {
                 let launch = match links.calls[event as usize] {
                     NONE => gap.0,
                     call => calls.at(call as usize).start_ns,

@@ -52,6 +52,48 @@ pub enum WindowError {
     },
 }
 
+/// GPU events of a recording by number, in order. All of them take no list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Chosen {
+    /// So many, from the first on.
+    All(u32),
+    /// These.
+    Listed(Vec<u32>),
+}
+
+impl Chosen {
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::All(count) => *count as usize,
+            Self::Listed(events) => events.len(),
+        }
+    }
+
+    /// None?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The event at this place among them.
+    pub fn get(&self, place: usize) -> Option<u32> {
+        match self {
+            Self::All(count) => u32::try_from(place).ok().filter(|place| place < count),
+            Self::Listed(events) => events.get(place).copied(),
+        }
+    }
+
+    /// In order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        (0..self.len()).filter_map(|place| self.get(place))
+    }
+
+    /// Those of which a thing is true.
+    fn filter(&self, mut is_true: impl FnMut(u32) -> bool) -> Self {
+        Self::Listed(self.iter().filter(|i| is_true(*i)).collect())
+    }
+}
+
 /// The part of the recording that is looked at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
@@ -62,7 +104,7 @@ pub struct Window {
     /// Iterations in it: steps marked by the profiler, or 1.
     pub iterations: u32,
     /// GPU events in it, on the device, by start.
-    pub events: Vec<u32>,
+    pub events: Chosen,
     /// Device.
     pub device: i32,
     /// Other devices with their busy time in nanoseconds.
@@ -110,13 +152,15 @@ pub fn take(profile: &Profile, links: &Attribution, choice: &Choice) -> Result<W
         let known: Vec<String> = busy.keys().map(|d| format!("device {d}")).collect();
         return Err(WindowError::NoDevice { wanted: device, known: known.join(", ") });
     }
-    let other_devices = busy.into_iter().filter(|(d, _)| *d != device).collect();
+    let other_devices: Vec<(i32, i64)> = busy.into_iter().filter(|(d, _)| *d != device).collect();
     let attributed = |i: u32| matches!(links.links.at(i), Link::Operator(_));
-    let on_device: Vec<u32> = (0_u32..)
-        .zip(&profile.gpu_events)
-        .filter(|(i, event)| event.device == device && (!choice.attributed_only || attributed(*i)))
-        .map(|(i, _)| i)
-        .collect();
+    let all = Chosen::All(profile.gpu_events.len() as u32);
+    let on_device = if other_devices.is_empty() && !choice.attributed_only {
+        all
+    } else {
+        let mut records = profile.gpu_events.iter();
+        all.filter(|i| records.at(i as usize).device == device && (!choice.attributed_only || attributed(i)))
+    };
     if on_device.is_empty() {
         return Err(WindowError::NoGpuWork(format!(
             "`{}`, once unattributed work is left out,",
@@ -135,8 +179,7 @@ pub fn take(profile: &Profile, links: &Attribution, choice: &Choice) -> Result<W
         };
         // A step owns what it launched, even where that runs after its end.
         let mut launched = Launched { gpu_events: profile.gpu_events.iter(), calls: profile.calls.iter() };
-        let events: Vec<u32> =
-            on_device.into_iter().filter(|&i| (start..end).contains(&launched.ns(links, i))).collect();
+        let events = on_device.filter(|i| (start..end).contains(&launched.ns(links, i)));
         if events.is_empty() {
             return Err(WindowError::NoGpuWork(format!("step {wanted} of `{}`", profile.source)));
         }
@@ -145,10 +188,7 @@ pub fn take(profile: &Profile, links: &Attribution, choice: &Choice) -> Result<W
         let (first, last) = recorded(profile);
         let [start, end] = [from, to].map(|ms| first.saturating_add((ms * 1e6) as i64));
         let mut records = profile.gpu_events.iter();
-        let events: Vec<u32> = on_device
-            .into_iter()
-            .filter(|&i| (start..end).contains(&records.at(i as usize).start_ns))
-            .collect();
+        let events = on_device.filter(|i| (start..end).contains(&records.at(i as usize).start_ns));
         if events.is_empty() {
             return Err(WindowError::EmptyRange {
                 start_ms: from.to_string(),
@@ -165,9 +205,9 @@ pub fn take(profile: &Profile, links: &Attribution, choice: &Choice) -> Result<W
         (Some(recorded(profile)), on_device, 1)
     };
     // Events come by start.
-    let gpu_start = events.first().map_or(0, |&i| profile.gpu_events.at(i as usize).start_ns);
+    let gpu_start = events.get(0).map_or(0, |i| profile.gpu_events.at(i as usize).start_ns);
     let mut records = profile.gpu_events.iter();
-    let gpu_end = events.iter().map(|&i| records.at(i as usize).end_ns()).max().unwrap_or(0);
+    let gpu_end = events.iter().map(|i| records.at(i as usize).end_ns()).max().unwrap_or(0);
     // Steps and ranges begin where they are marked; the work of a whole recording may begin before its marks.
     let (start_ns, end_ns) = match bounds {
         None => (gpu_start, gpu_end),
@@ -233,7 +273,7 @@ mod tests {
     fn a_step_owns_what_it_launched() {
         let p = two_steps();
         let w = take(&p, &attribute(&p), &Choice { step: Some(1), ..Choice::default() }).unwrap();
-        assert_eq!((w.start_ns, w.end_ns, w.events), (0, 1200, vec![0]));
+        assert_eq!((w.start_ns, w.end_ns, w.events), (0, 1200, Chosen::Listed(vec![0])));
         let e = take(&p, &attribute(&p), &Choice { step: Some(7), ..Choice::default() }).unwrap_err();
         assert_eq!(e.to_string(), "no step 7 in the profile; it has 1, 2");
     }
