@@ -45,6 +45,64 @@ fn a_pipe_is_written_to_and_a_full_disk_is_told() {
 }
 
 #[test]
+fn operators_are_read_from_a_pipe_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, file) = (folder.path().join("rows"), folder.path().join("rows.csv"));
+    let rows = "op,phase,dtype,shape\nconv2d,fwd,fp32,b=64 ci=64 hw=56 co=64 k=3 pad=1\n";
+    std::fs::write(&file, rows).unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut writer = Command::new("cp").args([&file, &pipe]).spawn().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_preflop"))
+        .args(["ops", pipe.to_str().unwrap(), "--gpu", "h200"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A second open would wait for another writer for ever.
+    let start = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed().as_secs() > 60 {
+            child.kill().unwrap();
+            writer.kill().unwrap();
+            panic!("it still reads");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    writer.wait().unwrap();
+    let piped = child.wait_with_output().unwrap();
+    assert_eq!(piped.stdout, run(&["ops", file.to_str().unwrap(), "--gpu", "h200"]).stdout);
+    assert!(piped.stdout.starts_with(b"{"));
+}
+
+#[test]
+fn names_of_a_recording_do_nothing_to_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("t.json");
+    let name = r"k\u001b[31m\u0007\u009b2J";
+    let text = format!(
+        r#"{{"deviceProperties": [{{"id": 0, "name": "NVIDIA H200", "numSms": 132}}], "traceEvents": [
+        {{"ph": "X", "cat": "cpu_op", "name": "aten::mm{name}", "pid": 1, "tid": 1, "ts": 1, "dur": 40}},
+        {{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 10, "dur": 6, "args": {{"correlation": 7}}}},
+        {{"ph": "X", "cat": "kernel", "name": "{name}", "pid": 0, "tid": 7, "ts": 20, "dur": 190, "args": {{"device": 0, "correlation": 7}}}}]}}"#
+    );
+    std::fs::write(&trace, text).unwrap();
+    let trace = trace.to_str().unwrap();
+    for command in [
+        &["explain", trace][..],
+        &["explain", trace, "--md"],
+        &["transfer", trace, "--to", "a100", "--operators"],
+        &["roofline", trace],
+        &["roofline", trace, "--by", "layer"],
+        &["diff", trace, trace],
+        &["advise", trace],
+    ] {
+        let out = run(command);
+        assert!(out.status.success(), "{command:?} {}", String::from_utf8_lossy(&out.stderr));
+        let said = String::from_utf8(out.stdout).unwrap();
+        assert!(!said.chars().any(|c| c.is_control() && c != '\n'), "{command:?} {said:?}");
+    }
+}
+
+#[test]
 fn a_key_that_an_operator_lacks_is_told_for_its_row() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_preflop"))
         .args(["ops", "-", "--gpu", "h200"])

@@ -110,6 +110,9 @@ fn walk(table: &Table, section: &str, sources: &Table, out: &mut GpuFile) -> Res
         }
         if TEXTS.contains(&(section, key)) {
             let text = value.as_str().ok_or_else(|| value_error(&out.file, &path, "must be a text"))?;
+            if text.chars().any(char::is_control) {
+                return Err(value_error(&out.file, &path, "must be one line without control characters"));
+            }
             out.texts.push((path, text.to_string()));
             continue;
         }
@@ -185,4 +188,16 @@ fn figure(field: &Field, path: String, value: &Value, sources: &Table, file: &st
         return Err(value_error(file, &path, &problem));
     }
     Ok(Fact { key: path, value, source, note })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_have_no_control_characters() {
+        let error = read("name = \"a\\u001b[31mb\"", "g.toml").unwrap_err().to_string();
+        assert!(error.contains("`name`") && error.contains("control characters"), "{error}");
+        assert!(read("name = \"a b\"", "g.toml").is_ok());
+    }
 }

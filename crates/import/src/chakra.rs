@@ -131,9 +131,9 @@ mod tests {
         nodes.node(nested, &mut profile).unwrap();
         nodes.node(flat, &mut profile).unwrap();
         for op in &profile.ops {
-            let work = preflop_core::profile::operators::work(op, &profile.names).unwrap();
+            let work = preflop_core::profile::operators::work(&op, &profile.names).unwrap();
             assert_eq!(work.flops.0, 2.0 * 64.0 * 128.0 * 256.0);
         }
-        assert_eq!((profile.ops[0].sequence, profile.ops[1].backward), (5, true));
+        assert_eq!((profile.ops.at(0).sequence, profile.ops.at(1).backward), (5, true));
     }
 }

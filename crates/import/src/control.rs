@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const MAX_NAMES: usize = 1_000_000;
 /// Memory that one recording may take where the caller names no limit. A trace of 1 GB with nothing but kernels takes some 600 MB.
 const MOST_BYTES: u64 = 4 << 30;
-/// Memory that explaining a recording and carrying it to other GPUs takes, as a multiple of the recording itself.
-const EXPLAINED: u64 = 3;
 
 /// Memory that several readers share.
 #[derive(Debug)]
@@ -42,7 +40,7 @@ pub struct Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.pool.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.give_back();
     }
 }
 
@@ -50,6 +48,10 @@ impl Taken {
     /// Takes nothing yet.
     fn new(pool: Arc<Pool>) -> Self {
         Self { pool, bytes: 0 }
+    }
+
+    fn give_back(&mut self) {
+        self.pool.used.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
     }
 
     /// Takes so many bytes in all.
@@ -62,7 +64,10 @@ impl Taken {
         self.bytes += more;
         if used > self.pool.limit {
             let (file, limit_mib) = (file.to_string(), self.pool.limit >> 20);
-            return Err(if self.bytes > self.pool.limit {
+            let alone = self.bytes > self.pool.limit;
+            // Given back at once: of two that grow side by side one is refused, not both.
+            self.give_back();
+            return Err(if alone {
                 ImportError::Memory { file, limit_mib }
             } else {
                 ImportError::Busy { file, limit_mib }
@@ -119,7 +124,7 @@ impl Meter {
         if profile.names.len() > MAX_NAMES {
             return Err(ImportError::Names { file: self.file.clone(), most: MAX_NAMES });
         }
-        let bytes = (profile.memory_bytes() as u64 + more) * EXPLAINED + self.beside;
+        let bytes = profile.explained_bytes() as u64 + more + self.beside;
         self.taken.grow_to(bytes, &self.file)
     }
 
@@ -182,8 +187,10 @@ mod tests {
         let mut second = Taken::new(Arc::clone(&pool));
         first.grow_to(60 << 20, "a").unwrap();
         assert!(matches!(second.grow_to(60 << 20, "b"), Err(ImportError::Busy { limit_mib: 100, .. })));
+        assert_eq!(pool.used(), 60 << 20, "the one that is refused is out of the way of the other");
+        first.grow_to(90 << 20, "a").unwrap();
         drop(second);
-        assert_eq!(pool.used(), 60 << 20);
+        assert_eq!(pool.used(), 90 << 20);
         assert!(matches!(first.grow_to(101 << 20, "a"), Err(ImportError::Memory { .. })));
         drop(first);
         assert_eq!(pool.used(), 0);

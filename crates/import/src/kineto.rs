@@ -9,6 +9,7 @@ use crate::mend::mend;
 use crate::number::{count, integer, nanoseconds, product};
 use preflop_core::profile::{
     CallKind, Counters, Device, Format, GpuEvent, GpuKind, HostCall, HostOp, Mark, NameId, Profile,
+    time_is_possible,
 };
 use serde::Deserialize;
 use serde_json::error::Category;
@@ -188,10 +189,7 @@ impl<'p> Importer<'p> {
             self.unreadable("its `ts` or `dur` is no time");
             return;
         };
-        if dur_ns < 0
-            || start_ns.checked_add(dur_ns).is_none()
-            || start_ns.checked_abs().is_none_or(|t| t > LATEST_NS)
-        {
+        if !time_is_possible(start_ns, dur_ns) {
             self.unreadable("its time is out of range");
             return;
         }
@@ -292,9 +290,6 @@ impl<'p> Importer<'p> {
     }
 }
 
-/// The year 2200 in nanoseconds: recorders count from 1970, from boot or from a base of their own.
-const LATEST_NS: i64 = 7_258_118_400_000_000_000;
-
 /// Direction of a copy, by its name.
 pub fn copy_kind(name: &str) -> GpuKind {
     if name.contains("HtoD") || name.contains("DtoH") || name.contains("HtoH") {
@@ -329,11 +324,16 @@ fn grids_in_blocks(profile: &mut Profile) {
         .filter(|c| profile.names.text(c.name) == LAUNCH_IN_THREADS)
         .map(|c| c.correlation)
         .collect();
-    for event in &mut profile.gpu_events {
+    if in_threads.is_empty() {
+        return;
+    }
+    let counted = profile.gpu_events.iter().map(|mut event| {
         if event.threads > 0 && in_threads.contains(&event.correlation) {
             event.blocks = event.blocks.div_ceil(u64::from(event.threads));
         }
-    }
+        event
+    });
+    profile.gpu_events = counted.collect();
 }
 
 impl Handler for Importer<'_> {

@@ -271,7 +271,7 @@ impl Kernels<'_> {
                     has_resources: kernel.registers.is_some(),
                     bytes: 0,
                 });
-                now += kernel.dur_ns;
+                now = now.saturating_add(kernel.dur_ns);
             }
             if self.profile.devices.is_empty() && kernel.sm_count.is_some() {
                 self.profile.devices.push(Device {
@@ -304,7 +304,7 @@ mod tests {
             \"0\",\"copy\",\"(256, 1, 1)\",\"(1024, 1, 1)\",\"0\",\"7.5\",\"SOL\",\"Duration\",\"ns\",\"21,058,944\"\n\
             \"0\",\"copy\",\"(256, 1, 1)\",\"(1024, 1, 1)\",\"0\",\"7.5\",\"Launch\",\"Registers Per Thread\",\"register/thread\",\"32\"\n";
         let p = parsed(text).unwrap();
-        let e = p.gpu_events[0];
+        let e = p.gpu_events.at(0);
         assert_eq!((e.dur_ns, e.blocks, e.threads, e.registers), (21_058_944, 1024, 256, 32));
     }
 
@@ -334,7 +334,7 @@ mod tests {
         let said = parsed(&text("fortnight", "3")).unwrap_err().to_string();
         assert!(said.ends_with("times are in `fortnight`, which is no unit we know"), "{said}");
         let p = parsed(&text("usecond", "1,5")).unwrap();
-        assert_eq!(p.gpu_events[0].dur_ns, 1500);
+        assert_eq!(p.gpu_events.at(0).dur_ns, 1500);
         assert_eq!(p.reading.first_unreadable.as_deref(), Some("`Mood`: the unit `furlong` is not known"));
     }
 }

@@ -9,7 +9,9 @@ use crate::error::short;
 use crate::json_stream::PAUSE_EVERY;
 use crate::kineto::{call_kind, copy_kind};
 use crate::open::{Database, whole_database};
-use preflop_core::profile::{Device, Format, GpuEvent, GpuKind, HostCall, HostOp, Mark, NameId, Profile};
+use preflop_core::profile::{
+    Device, Format, GpuEvent, GpuKind, HostCall, HostOp, Mark, NameId, Profile, Table,
+};
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, Row};
 use std::cell::RefCell;
@@ -219,7 +221,7 @@ impl Export<'_> {
             "dynamicSharedMemory",
             "graphNodeId",
         ];
-        let mut events = Vec::new();
+        let mut events = Table::new();
         self.rows(
             tables,
             "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -255,7 +257,7 @@ impl Export<'_> {
             },
             profile,
         )?;
-        profile.gpu_events.append(&mut events);
+        profile.gpu_events.extend(&events);
         Ok(())
     }
 

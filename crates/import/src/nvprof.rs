@@ -143,10 +143,12 @@ impl Columns<'_> {
         let start = self.measured(record, "Start", nanoseconds)?.ok_or_else(|| row("a start"))?;
         let dur = self.measured(record, "Duration", nanoseconds)?.ok_or_else(|| row("a duration"))?;
         let side = |name: &str| self.number(record, name).map_or(1, |x| x.max(1.0) as u64);
-        let blocks =
-            self.number(record, "Grid X").map_or(0, |_| side("Grid X") * side("Grid Y") * side("Grid Z"));
-        let threads =
-            self.number(record, "Block X").map_or(0, |_| side("Block X") * side("Block Y") * side("Block Z"));
+        let size = |what: &str| {
+            let [x, y, z] = ["X", "Y", "Z"].map(|axis| side(&format!("{what} {axis}")));
+            x.saturating_mul(y).saturating_mul(z)
+        };
+        let blocks = self.number(record, "Grid X").map_or(0, |_| size("Grid"));
+        let threads = self.number(record, "Block X").map_or(0, |_| size("Block"));
         let shared = self.measured(record, "Static SMem", bytes)?.unwrap_or(0.0)
             + self.measured(record, "Dynamic SMem", bytes)?.unwrap_or(0.0);
         let moved = self.measured(record, "Size", bytes)?.unwrap_or(0.0);
@@ -263,7 +265,7 @@ s,us,,,,,,,,KB,B,MB,GB/s,,,,,,
     fn a_trace_gives_kernels_and_copies() {
         let p = import_bytes(TRACE.as_bytes(), "trace.csv").unwrap();
         assert_eq!((p.format, p.gpu_events.len()), (Format::Nvprof, 2));
-        let (copy, kernel) = (&p.gpu_events[0], &p.gpu_events[1]);
+        let (copy, kernel) = (&p.gpu_events.at(0), &p.gpu_events.at(1));
         assert_eq!((copy.kind, copy.bytes), (GpuKind::CopyHost, 9_633_792));
         assert_eq!(p.names.text(kernel.name), "volta_scudnn_128x64_relu_interior_nn_v1");
         assert_eq!((kernel.start_ns, kernel.dur_ns), (250_100_000, 101_250));
@@ -282,7 +284,7 @@ s,us,,,,,,,,KB,B,MB,GB/s,,,,,,
         let p = import_bytes(text.as_bytes(), "summary.csv").unwrap();
         assert_eq!(p.gpu_events.len(), 3, "the host's calls are no kernels");
         assert_eq!(p.gpu_events.iter().map(|e| e.dur_ns).sum::<i64>(), 300_000);
-        assert_eq!(p.gpu_events[2].start_ns, 200_000);
+        assert_eq!(p.gpu_events.at(2).start_ns, 200_000);
     }
 
     #[test]

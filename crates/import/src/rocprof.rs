@@ -244,7 +244,7 @@ mod tests {
     fn dispatches_and_copies_are_read() {
         let p = import_bytes(FILE.as_bytes(), "results.json").unwrap();
         assert_eq!((p.format, p.gpu_events.len()), (Format::Rocprof, 2));
-        let (copy, kernel) = (&p.gpu_events[0], &p.gpu_events[1]);
+        let (copy, kernel) = (&p.gpu_events.at(0), &p.gpu_events.at(1));
         assert_eq!((copy.kind, copy.bytes, copy.dur_ns), (GpuKind::CopyHost, 4096, 800));
         assert_eq!(p.names.text(kernel.name), "Cijk_Ailk_Bljk_BBS_MT256x256x64");
         // 65536 x 2 threads in groups of 256: 512 blocks

@@ -3,10 +3,15 @@
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use preflop_core::profile::explain::{Explanation, explain};
 use preflop_core::profile::{Analysis, Format, GpuKind, window::Choice};
+use preflop_core::time::TimeModel;
 use preflop_import::import_bytes;
 use proptest::prelude::*;
 use std::io::Write as _;
+use std::sync::LazyLock;
+
+static MODEL: LazyLock<TimeModel> = LazyLock::new(TimeModel::embedded);
 
 /// Two steps of a linear layer, with an orphan, a copy, secrets and a broken name.
 const TRACE: &str = r#"{
@@ -44,9 +49,9 @@ fn plain_and_packed_files_read_alike() {
         assert_eq!((p.reading.events, p.reading.unreadable, p.reading.mended), (9, 1, 1));
         assert_eq!(p.reading.first_unreadable.as_deref(), Some("event 8: its `ts` or `dur` is no time"));
         assert_eq!(p.reading.dropped_fields, vec!["metadata"]);
-        assert_eq!(p.gpu_events[2].kind, GpuKind::CopyHost);
+        assert_eq!(p.gpu_events.at(2).kind, GpuKind::CopyHost);
         // Nanoseconds, exactly.
-        assert_eq!((p.gpu_events[0].start_ns, p.gpu_events[0].dur_ns), (1_040_250, 100_125));
+        assert_eq!((p.gpu_events.at(0).start_ns, p.gpu_events.at(0).dur_ns), (1_040_250, 100_125));
         let a = Analysis::new(&p, &Choice::default()).unwrap();
         // 10 us of orphan, 5 us of a copy without a call
         assert!((a.unattributed().us() - 15.0).abs() < 1e-9);
@@ -65,7 +70,7 @@ fn traces_of_2021_read_too() {
     let p = import_bytes(old.as_bytes(), "t").unwrap();
     let a = Analysis::new(&p, &Choice::default()).unwrap();
     assert_eq!(p.names.text(a.groups[0].name), "aten::mm");
-    assert_eq!(p.gpu_events[1].kind, GpuKind::Memset);
+    assert_eq!(p.gpu_events.at(1).kind, GpuKind::Memset);
 }
 
 #[test]
@@ -74,7 +79,7 @@ fn grids_of_hip_module_launches_are_in_threads() {
         {"ph": "X", "cat": "cuda_runtime", "name": "hipExtModuleLaunchKernel", "pid": 1, "tid": 1, "ts": 0, "dur": 6, "args": {"correlation": 1}},
         {"ph": "X", "cat": "kernel", "name": "Cijk_A", "pid": 2, "tid": 0, "ts": 20, "dur": 10, "args": {"correlation": 1, "grid": [114944, 1, 1], "block": [256, 1, 1]}}]}"#;
     let p = import_bytes(amd.as_bytes(), "t").unwrap();
-    assert_eq!((p.gpu_events[0].blocks, p.gpu_events[0].has_resources), (449, false));
+    assert_eq!((p.gpu_events.at(0).blocks, p.gpu_events.at(0).has_resources), (449, false));
 }
 
 #[test]
@@ -111,12 +116,68 @@ fn bad_files_say_what_is_wrong() {
     }
 }
 
-/// A profile or an error; a profile can be analysed.
+fn finite(said: &Explanation) -> bool {
+    let times =
+        [said.iteration_ms, said.gpu_wall_ms, said.host_ms, said.timeline.total_ms, said.idle.total_ms()];
+    times.iter().all(|t| t.is_finite() && *t >= 0.0)
+}
+
+#[test]
+fn times_that_cannot_be_are_left_out_in_every_format() {
+    let rocprof = |start: u64, end: u64| {
+        format!(
+            r#"{{"rocprofiler-sdk-tool": [{{"agents": [{{"id": {{"handle": 9}}, "type": 2, "name": "gfx942"}}],
+            "kernel_symbols": [], "buffer_records": {{"memory_copy": [], "kernel_dispatch": [
+              {{"start_timestamp": 10, "end_timestamp": 20, "dispatch_info": {{"agent_id": {{"handle": 9}}, "queue_id": {{"handle": 2}}, "kernel_id": 3, "workgroup_size": {{"x": 1, "y": 1, "z": 1}}, "grid_size": {{"x": 1, "y": 1, "z": 1}}}}}},
+              {{"start_timestamp": {start}, "end_timestamp": {end}, "dispatch_info": {{"agent_id": {{"handle": 9}}, "queue_id": {{"handle": 2}}, "kernel_id": 3, "workgroup_size": {{"x": 1, "y": 1, "z": 1}}, "grid_size": {{"x": 1, "y": 1, "z": 1}}}}}}]}}}}]}}"#
+        )
+    };
+    let nvprof = |grid: &str, dur: &str| {
+        format!(
+            "\"Start\",\"Duration\",\"Grid X\",\"Grid Y\",\"Grid Z\",\"Block X\",\"Block Y\",\"Block Z\",\"Device\",\"Context\",\"Stream\",\"Name\"\n\
+             s,us,,,,,,,,,,\n1,1,1,1,1,1,1,1,\"V100 (0)\",1,7,k\n1,{dur},{grid},{grid},2,{grid},{grid},1,\"V100 (0)\",1,7,k\n"
+        )
+    };
+    let kineto = |ts: &str, dur: &str| {
+        format!(
+            r#"{{"traceEvents": [{{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1}}, {{"ph": "X", "cat": "kernel", "name": "k", "ts": {ts}, "dur": {dur}}}]}}"#
+        )
+    };
+    for (text, kept) in [
+        (rocprof(u64::MAX - 1, u64::MAX), 1),
+        (rocprof(0, u64::MAX), 1),
+        (rocprof(0, 7_258_118_400_000_000_000), 2),
+        (nvprof("1e30", "1"), 2),
+        (nvprof("1", "1e300"), 1),
+        (kineto("7258118400000000", "0"), 2),
+        (kineto("7258118400000000", "1"), 1),
+        (kineto("-7258118400000000", "7258118400000000"), 1),
+    ] {
+        let p = import_bytes(text.as_bytes(), "t").unwrap();
+        assert_eq!((p.gpu_events.len(), p.reading.unreadable), (kept, 2 - kept as u64), "{text}");
+        let a = Analysis::new(&p, &Choice::default()).unwrap();
+        assert!(finite(&explain(&a, &MODEL, None)), "{text}");
+    }
+}
+
+#[test]
+fn names_have_no_control_characters() {
+    let text = TRACE
+        .replace("\"orphan\"", r#""or\u001b[31m\u009bphan""#)
+        .replace("NVIDIA H200", r"NVIDIA\u0007H200");
+    let p = import_bytes(text.as_bytes(), "t").unwrap();
+    let names: Vec<&str> = p.gpu_events.iter().map(|e| p.names.text(e.name)).collect();
+    assert_eq!(names[1], "or [31m phan");
+    assert_eq!(p.devices[0].name, "NVIDIA H200");
+}
+
+/// A profile or an error; a profile can be explained.
 fn survives(bytes: &[u8]) -> Result<(), TestCaseError> {
     match import_bytes(bytes, "t") {
         Ok(p) => {
             if let Ok(a) = Analysis::new(&p, &Choice::default()) {
                 prop_assert!(a.measured().0.is_finite() && a.gpu_busy().0.is_finite());
+                prop_assert!(finite(&explain(&a, &MODEL, None)));
             }
         }
         Err(e) => prop_assert!(!e.to_string().contains('\n')),

@@ -167,7 +167,7 @@ fn occupancy_of_large_kernels_is_above_zero() {
     for p in files {
         let Some(gpu) = p.devices.first().and_then(origin::find) else { continue };
         for e in p.gpu_events.iter().filter(|e| e.shared_bytes > 48 * 1024) {
-            let o = occupancy::occupancy(e, &gpu).unwrap();
+            let o = occupancy::occupancy(&e, &gpu).unwrap();
             assert!(o > 0.0 && o <= 1.0, "{}: {o}", p.names.text(e.name));
             large += 1;
         }
@@ -183,8 +183,8 @@ fn the_ncu_file_knows_its_own_occupancy() {
     let gpu = p.devices.first().and_then(origin::find).unwrap();
     assert_eq!(gpu.name, "t4");
     // "Theoretical Occupancy 100 %", "Block Limit Registers 8", "Block Limit Warps 4"
-    assert_eq!(occupancy::occupancy(&p.gpu_events[0], &gpu), Some(1.0));
-    assert_eq!(occupancy::blocks_per_sm(&p.gpu_events[0], &gpu), 4);
+    assert_eq!(occupancy::occupancy(&p.gpu_events.at(0), &gpu), Some(1.0));
+    assert_eq!(occupancy::blocks_per_sm(&p.gpu_events.at(0), &gpu), 4);
 }
 
 #[test]

@@ -93,11 +93,9 @@ fn mostly_replayed(analysis: &Analysis) -> bool {
 
 fn family_ms(analysis: &Analysis, family: KernelFamily) -> f64 {
     let mut sum = 0.0;
-    for (g, group) in analysis.groups.iter().enumerate() {
-        for &i in analysis.events(group) {
-            if family_of(analysis, i, g) == family {
-                sum += analysis.event(i).dur_ns as f64 / 1e6;
-            }
+    for (event, group) in analysis.events() {
+        if family_of(analysis, &event, group) == family {
+            sum += event.dur_ns as f64 / 1e6;
         }
     }
     sum / analysis.iterations()
@@ -142,7 +140,7 @@ fn optimizer_saving(analysis: &Analysis) -> Option<f64> {
         .filter(|g| g.family == KernelFamily::Optimizer)
         .filter(|g| analysis.profile.names.text(g.name).contains("addcdiv"))
         .collect();
-    let kernels = groups.len() as f64 / analysis.iterations();
+    let kernels = groups.iter().map(|g| f64::from(g.calls())).sum::<f64>() / analysis.iterations();
     if kernels < MANY_OPTIMIZER_KERNELS
         || groups.iter().any(|g| analysis.profile.names.text(g.name).contains("foreach"))
     {

@@ -11,16 +11,15 @@ use preflop_units::Seconds;
 use preflop_units::dtype::Dtype;
 use std::collections::HashMap;
 
-/// The GPU work of one operator call, or one kernel without an operator.
-#[derive(Debug, Clone, PartialEq)]
+/// The GPU work of one operator call, or all of one kind of launch without an operator.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Group {
     /// Where it comes from.
     pub link: Link,
     /// Name: the operator's, or the kernel's where there is no operator.
     pub name: NameId,
-    /// Its GPU events: so many of [`Analysis::events`], from this place on.
-    first: u32,
-    count: u32,
+    /// How many GPU events it has.
+    launches: u32,
     /// Sum of their times.
     pub time: Seconds,
     /// Pass; `None` for unattributed work.
@@ -38,9 +37,30 @@ pub struct Group {
 }
 
 impl Group {
+    /// Nothing of it is known yet but where it comes from.
+    fn new(link: Link, name: NameId) -> Self {
+        Self {
+            link,
+            name,
+            launches: 0,
+            time: Seconds::ZERO,
+            phase: None,
+            module: NameId::EMPTY,
+            work: None,
+            family: KernelFamily::Other,
+            dtype: None,
+            tensor_core: false,
+        }
+    }
+
     /// How many GPU events it has.
     pub fn launches(&self) -> u32 {
-        self.count
+        self.launches
+    }
+
+    /// How many calls it stands for: a launch without an operator is one of its own.
+    pub fn calls(&self) -> u32 {
+        if self.is_unattributed() { self.launches } else { 1 }
     }
 
     /// Is no operator known for it?
@@ -62,10 +82,14 @@ pub struct Analysis<'a> {
     pub classes: HashMap<NameId, KernelClass>,
     /// Groups, by their first event.
     pub groups: Vec<Group>,
-    /// GPU events, those of one group together: a recording may have millions of groups, too many for a list in each.
-    ordered: Vec<u32>,
+    /// The group of each GPU event of the window.
+    places: Vec<u32>,
     /// Distinct works.
     pub works: Vec<Work>,
+    /// Time of one iteration in which anything runs on the GPU.
+    gpu_wall: Seconds,
+    /// Host time of one iteration, without waits.
+    host: Seconds,
 }
 
 /// How far up an operator with known work is looked for: `aten::linear` -> `aten::addmm` and the like.
@@ -89,29 +113,43 @@ impl<'a> Analysis<'a> {
         let links = attribution::attribute(profile);
         let window = window::take(profile, &links, choice)?;
         let mut classes = HashMap::new();
-        for &i in &window.events {
-            let name = profile.gpu_events[i as usize].name;
+        let mut records = profile.gpu_events.iter();
+        for i in window.events.iter() {
+            let name = records.at(i as usize).name;
             classes.entry(name).or_insert_with(|| kernel_name::classify(profile.names.text(name)));
         }
-        let (groups, ordered, works) = Default::default();
-        let mut analysis = Self { profile, links, window, classes, groups, ordered, works };
+        let busy = timeline::length(timeline::busy(profile, &window));
+        let gpu_wall = Seconds(busy as f64 / 1e9 / f64::from(window.iterations.max(1)));
+        let host = timeline::host_time(profile, &window);
+        let (groups, places, works) = Default::default();
+        let mut analysis = Self { profile, links, window, classes, groups, places, works, gpu_wall, host };
         analysis.group();
         Ok(analysis)
     }
 
-    /// A GPU event of the profile.
-    pub fn event(&self, index: u32) -> &GpuEvent {
-        &self.profile.gpu_events[index as usize]
+    /// GPU events of the window by start, each with its group.
+    pub fn events(&self) -> impl Iterator<Item = (GpuEvent, &Group)> {
+        self.placed().map(|(event, place)| (event, &self.groups[place]))
     }
 
-    /// GPU events of a group, as indices into the profile, by start.
-    pub fn events(&self, group: &Group) -> &[u32] {
-        self.ordered.get(group.first as usize..(group.first + group.count) as usize).unwrap_or_default()
+    /// The same with the groups' numbers.
+    fn placed(&self) -> impl Iterator<Item = (GpuEvent, usize)> {
+        let mut records = self.profile.gpu_events.iter();
+        let places = self.window.events.iter().zip(&self.places);
+        places.map(move |(i, &place)| (records.at(i as usize), place as usize))
+    }
+
+    /// For each group what its events add up to, by start; each comes with the number of its group.
+    pub fn by_group<T: Clone>(&self, start: T, mut add: impl FnMut(&mut T, &GpuEvent, usize)) -> Vec<T> {
+        let mut sums = vec![start; self.groups.len()];
+        for (event, place) in self.placed() {
+            add(&mut sums[place], &event, place);
+        }
+        sums
     }
 
     /// What an event's name and kind tell.
-    pub fn class(&self, index: u32) -> KernelClass {
-        let event = self.event(index);
+    pub fn class(&self, event: &GpuEvent) -> KernelClass {
         let class = self.classes.get(&event.name).copied().unwrap_or(KernelClass {
             family: KernelFamily::Other,
             dtype: None,
@@ -145,13 +183,12 @@ impl<'a> Analysis<'a> {
 
     /// Time of one iteration in which anything runs on the GPU.
     pub fn gpu_wall(&self) -> Seconds {
-        let busy = timeline::length(timeline::busy(self.profile, &self.window));
-        Seconds(busy as f64 / 1e9 / self.iterations())
+        self.gpu_wall
     }
 
     /// Host time of one iteration, without waits.
     pub fn host(&self) -> Seconds {
-        timeline::host_time(self.profile, &self.window)
+        self.host
     }
 
     /// GPU time of one iteration that no operator is known for.
@@ -163,86 +200,68 @@ impl<'a> Analysis<'a> {
 
     /// Share of the kernels' time that no operator is known for; copies and memsets aside.
     pub fn unattributed_kernel_share(&self) -> f64 {
-        let (mut unattributed, mut all) = (0_i64, 0_i64);
-        for &i in &self.window.events {
-            let event = self.event(i);
+        let (mut unattributed, mut all) = (0.0, 0.0);
+        for (event, group) in self.events() {
             if event.kind == super::GpuKind::Kernel {
-                all += event.dur_ns;
-                if !matches!(self.links.links[i as usize], Link::Operator(_)) {
-                    unattributed += event.dur_ns;
+                all += event.dur_ns as f64;
+                if group.is_unattributed() {
+                    unattributed += event.dur_ns as f64;
                 }
             }
         }
-        if all == 0 { 0.0 } else { unattributed as f64 / all as f64 }
+        if all > 0.0 { unattributed / all } else { 0.0 }
     }
 
     /// Builds groups and works.
     fn group(&mut self) {
         let mut known: HashMap<WorkKey, Option<u32>> = HashMap::new();
         let operators = self.profile.ops.len();
-        // By operator: its owner with the work that is known of it, and the group of that owner.
-        let mut owners: Vec<Option<(u32, Option<u32>)>> = vec![None; operators];
+        // An operator with its owner and the work that is known of it: its events mostly come one after the other.
+        let mut owned = (NONE, NONE, None);
+        // By operator the group of which it is the owner.
         let mut group_of = vec![NONE; operators];
-        let events = std::mem::take(&mut self.window.events);
-        let mut places: Vec<u32> = Vec::with_capacity(events.len());
-        for &i in &events {
-            let link = self.links.links[i as usize];
-            let time = Seconds(self.event(i).dur_ns as f64 / 1e9);
-            let mut place = self.groups.len() as u32;
-            let mut new = Group {
-                link,
-                name: self.event(i).name,
-                first: 0,
-                count: 0,
-                time: Seconds::ZERO,
-                phase: None,
-                module: NameId::EMPTY,
-                work: None,
-                family: KernelFamily::Other,
-                dtype: None,
-                tensor_core: false,
-            };
-            if let Link::Operator(op) = link {
-                let (op, work) = *owners[op as usize].get_or_insert_with(|| {
-                    Self::owner(self.profile, &self.links, op, &mut known, &mut self.works)
-                });
-                let op = op as usize;
-                if group_of[op] == NONE {
-                    group_of[op] = place;
-                    (new.link, new.name) = (Link::Operator(op as u32), self.profile.ops[op].name);
-                    (new.phase, new.module) = (Some(self.links.phases[op]), self.links.modules[op]);
-                    new.work = work;
+        // Launches without an operator are alike where their kinds are.
+        let mut alike: HashMap<(Link, usize), u32> = HashMap::new();
+        let mut places: Vec<u32> = Vec::with_capacity(self.window.events.len());
+        let mut records = self.profile.gpu_events.iter();
+        for i in self.window.events.iter() {
+            let link = self.links.links.at(i);
+            let event = records.at(i as usize);
+            let place = match link {
+                Link::Operator(op) => {
+                    if owned.0 != op {
+                        let (owner, work) =
+                            Self::owner(self.profile, &self.links, op, &mut known, &mut self.works);
+                        owned = (op, owner, work);
+                    }
+                    let (_, op, work) = owned;
+                    if group_of[op as usize] == NONE {
+                        group_of[op as usize] = self.groups.len() as u32;
+                        let at = op as usize;
+                        self.groups.push(Group {
+                            phase: Some(self.links.phases[at]),
+                            module: self.links.modules[at],
+                            work,
+                            ..Group::new(Link::Operator(op), self.profile.ops.at(at).name)
+                        });
+                    }
+                    group_of[op as usize]
                 }
-                place = group_of[op];
-            }
-            if place as usize == self.groups.len() {
-                self.groups.push(new);
-            }
+                _ => *alike.entry((link, records.kind())).or_insert_with(|| {
+                    self.groups.push(Group::new(link, event.name));
+                    self.groups.len() as u32 - 1
+                }),
+            };
             let group = &mut self.groups[place as usize];
-            group.count += 1;
-            group.time += time;
+            group.launches += 1;
+            group.time += Seconds(event.dur_ns as f64 / 1e9);
             places.push(place);
         }
-        self.order(&events, &places);
-        self.window.events = events;
+        self.places = places;
+        // Only owners are looked for by them, and there may be millions.
+        drop(group_of);
+        self.links.parents = Vec::new();
         self.classify_groups();
-    }
-
-    /// Puts the events of each group together: `places` has the group of each event.
-    fn order(&mut self, events: &[u32], places: &[u32]) {
-        let mut next = 0;
-        for group in &mut self.groups {
-            group.first = next;
-            next += group.count;
-            // Counted again while they are put in.
-            group.count = 0;
-        }
-        self.ordered = vec![0; events.len()];
-        for (event, place) in events.iter().zip(places) {
-            let group = &mut self.groups[*place as usize];
-            self.ordered[(group.first + group.count) as usize] = *event;
-            group.count += 1;
-        }
     }
 
     /// The nearest operator, upwards, whose work is known; the innermost one otherwise.
@@ -255,12 +274,12 @@ impl<'a> Analysis<'a> {
     ) -> (u32, Option<u32>) {
         let mut at = innermost;
         for _ in 0..LEVELS {
-            let op = &profile.ops[at as usize];
+            let op = profile.ops.at(at as usize);
             if is_border(profile.names.text(op.name)) {
                 break;
             }
             // The recorder marks only nodes of the graph as backward; the pass is inherited.
-            let op = HostOp { backward: links.phases[at as usize] == Phase::Backward, ..*op };
+            let op = HostOp { backward: links.phases[at as usize] == Phase::Backward, ..op };
             let found = *known.entry(key(&op)).or_insert_with(|| {
                 operators::work(&op, &profile.names).map(|work| {
                     works.push(work);
@@ -281,12 +300,16 @@ impl<'a> Analysis<'a> {
     /// Family, format and tensor-core use of every group; fp32 products on tensor cores are TF32.
     fn classify_groups(&mut self) {
         let mut tf32: HashMap<u32, u32> = HashMap::new();
-        for at in 0..self.groups.len() {
+        // The class of the longest event, the last of equal ones, and whether any runs on tensor cores.
+        let longest = self.by_group((i64::MIN, None, false), |seen, event, _| {
+            let class = self.class(event);
+            seen.2 |= class.tensor_core;
+            if event.dur_ns >= seen.0 {
+                (seen.0, seen.1) = (event.dur_ns, Some(class));
+            }
+        });
+        for (at, (_, class, tensor_core)) in longest.into_iter().enumerate() {
             let group = &self.groups[at];
-            let events = self.events(group);
-            let longest = events.iter().copied().max_by_key(|&i| self.event(i).dur_ns);
-            let class = longest.map(|i| self.class(i));
-            let tensor_core = events.iter().any(|&i| self.class(i).tensor_core);
             let by_name = class.map_or(KernelFamily::Other, |c| c.family);
             let mut family = match self.work(group) {
                 Some(work) => work.family,
@@ -325,17 +348,18 @@ mod tests {
         let mut mm = op(&mut p.names, "aten::mm", 0, 100);
         mm.dims = p.names.add("[[64, 128], [128, 256]]");
         mm.types = p.names.add(r#"["float", "float"]"#);
-        p.ops = vec![mm];
-        p.calls = vec![call(&mut p.names, 10, 5, 1), call(&mut p.names, 20, 5, 2)];
+        p.ops = vec![mm].into();
+        p.calls = vec![call(&mut p.names, 10, 5, 1), call(&mut p.names, 20, 5, 2)].into();
         p.gpu_events = vec![
             event(&mut p.names, "cutlass_80_tensorop_s1688gemm_128x128", 30, 50, 1),
             event(&mut p.names, "splitKreduce_kernel", 80, 10, 2),
             event(&mut p.names, "orphan", 200, 20, 3),
-        ];
+        ]
+        .into();
         let a = Analysis::new(&p, &Choice::default()).unwrap();
         assert_eq!(a.groups.len(), 2);
-        assert_eq!(a.events(&a.groups[0]), [0, 1]);
-        assert_eq!((a.events(&a.groups[1]), a.groups[1].launches()), (&[2][..], 1));
+        assert_eq!(a.places, [0, 0, 1]);
+        assert_eq!((a.groups[0].launches(), a.groups[0].calls(), a.groups[1].launches()), (2, 1, 1));
         // fp32 inputs on tensor cores: TF32.
         assert_eq!((a.groups[0].family, a.groups[0].dtype), (KernelFamily::Gemm, Some(Dtype::Tf32)));
         assert_eq!(a.work(&a.groups[0]).unwrap().flops.0, 2.0 * 64.0 * 128.0 * 256.0);

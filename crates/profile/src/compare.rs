@@ -65,7 +65,7 @@ fn sums(analysis: &Analysis) -> BTreeMap<String, (f64, f64)> {
         };
         let sum = sums.entry(name).or_default();
         sum.0 += group.time.ms() / n;
-        sum.1 += 1.0 / n;
+        sum.1 += f64::from(group.calls()) / n;
     }
     sums
 }
@@ -116,9 +116,9 @@ mod tests {
     fn the_same_operator_under_two_names() {
         let make = |name: &str, dur: i64| {
             let mut p = profile();
-            p.ops = vec![op(&mut p.names, name, 0, 100)];
-            p.calls = vec![call(&mut p.names, 10, 5, 1)];
-            p.gpu_events = vec![event(&mut p.names, "k", 30, dur, 1)];
+            p.ops = vec![op(&mut p.names, name, 0, 100)].into();
+            p.calls = vec![call(&mut p.names, 10, 5, 1)].into();
+            p.gpu_events = vec![event(&mut p.names, "k", 30, dur, 1)].into();
             p
         };
         let (a, b) =

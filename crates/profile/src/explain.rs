@@ -1,10 +1,11 @@
 //! Where the time of one profile goes.
 
 use super::advice::{self, Advice};
+use super::analysis::Group;
 use super::attribution::Link;
 use super::stalls::{self, Counted};
 use super::timeline::{self, Idle, Timeline};
-use super::{Analysis, Format, KernelFamily, Profile, Reading, occupancy, origin, window};
+use super::{Analysis, Format, GpuEvent, KernelFamily, Profile, Reading, occupancy, origin, window};
 use preflop_gpu::Gpu;
 use preflop_graph::Phase;
 use preflop_time::TimeModel;
@@ -157,7 +158,7 @@ pub fn explain(analysis: &Analysis, model: &TimeModel, gpu: Option<&Gpu>) -> Exp
     let profile = analysis.profile;
     let n = analysis.iterations();
     let measured = analysis.measured();
-    let idle = timeline::idle(profile, &analysis.window, &analysis.links, |i| analysis.class(i).family);
+    let idle = timeline::idle(profile, &analysis.window, &analysis.links, |e| analysis.class(e).family);
     let idle = Idle {
         host_bound_ms: idle.host_bound_ms / n,
         launch_gaps_ms: idle.launch_gaps_ms / n,
@@ -185,17 +186,15 @@ pub fn explain(analysis: &Analysis, model: &TimeModel, gpu: Option<&Gpu>) -> Exp
         gpu_utilisation: if measured.0 > 0.0 { wall / measured } else { 0.0 },
         cpu_utilisation: timeline::host_utilisation(profile, &analysis.window),
         host_ms: analysis.host().ms(),
-        timeline: timeline::split(
-            analysis.window.events.iter().map(|&i| (analysis.event(i), analysis.class(i).family)),
-        ),
+        timeline: timeline::split(analysis.events().map(|(e, _)| (e, analysis.class(&e).family))),
         idle,
         unattributed: unattributed(analysis),
-        families: parts(analysis, |i, g| family_of(analysis, i, g).name()),
-        dtypes: parts(analysis, |_, g| analysis.groups[g].dtype.map_or("unknown", Dtype::name)),
-        tensor_cores: parts(analysis, |i, _| {
-            if analysis.class(i).tensor_core { "tensor cores" } else { "other units" }
+        families: parts(analysis, |e, g| family_of(analysis, e, g).name()),
+        dtypes: parts(analysis, |_, g| g.dtype.map_or("unknown", Dtype::name)),
+        tensor_cores: parts(analysis, |e, _| {
+            if analysis.class(e).tensor_core { "tensor cores" } else { "other units" }
         }),
-        phases: parts(analysis, |_, g| analysis.groups[g].phase.map_or("unattributed", Phase::name)),
+        phases: parts(analysis, |_, g| g.phase.map_or("unattributed", Phase::name)),
         modules: modules(analysis),
         launching,
         occupancy: gpu.and_then(|gpu| occupancies(analysis, gpu)),
@@ -211,24 +210,22 @@ pub fn explain(analysis: &Analysis, model: &TimeModel, gpu: Option<&Gpu>) -> Exp
 
 /// Family of one event: layout conversions, copies and memsets of a library count as what they are, not as the
 /// operator around them.
-pub(super) fn family_of(analysis: &Analysis, event: u32, group: usize) -> KernelFamily {
+pub(super) fn family_of(analysis: &Analysis, event: &GpuEvent, group: &Group) -> KernelFamily {
     let own = analysis.class(event).family;
     match own {
         KernelFamily::Layout | KernelFamily::Memset | KernelFamily::Memcpy | KernelFamily::Communication => {
             own
         }
-        _ => analysis.groups[group].family,
+        _ => group.family,
     }
 }
 
-fn parts<'a>(analysis: &'a Analysis, name: impl Fn(u32, usize) -> &'a str) -> Vec<Part> {
+fn parts<'a>(analysis: &'a Analysis, name: impl Fn(&GpuEvent, &Group) -> &'a str) -> Vec<Part> {
     let mut sums: BTreeMap<&str, (f64, u64)> = BTreeMap::new();
-    for (g, group) in analysis.groups.iter().enumerate() {
-        for &i in analysis.events(group) {
-            let sum = sums.entry(name(i, g)).or_default();
-            sum.0 += analysis.event(i).dur_ns as f64 / 1e6;
-            sum.1 += 1;
-        }
+    for (event, group) in analysis.events() {
+        let sum = sums.entry(name(&event, group)).or_default();
+        sum.0 += event.dur_ns as f64 / 1e6;
+        sum.1 += 1;
     }
     let all: f64 = sums.values().map(|s| s.0).sum();
     let n = analysis.iterations();
@@ -250,7 +247,7 @@ fn modules(analysis: &Analysis) -> Vec<Part> {
         return Vec::new();
     }
     let mut parts = parts(analysis, |_, g| {
-        let name = analysis.profile.names.text(analysis.groups[g].module);
+        let name = analysis.profile.names.text(g.module);
         let name = name.strip_prefix("nn.Module: ").unwrap_or(name);
         // Instances of one class together: `Linear_3` -> `Linear`.
         match name.rsplit_once('_') {
@@ -287,7 +284,7 @@ fn launching(analysis: &Analysis, gpu: Option<&Gpu>) -> Launching {
         .calls
         .iter()
         .filter(|c| c.kind == super::CallKind::Launch && inside(c.start_ns))
-        .map(|c| if c.dur_ns > median * 50 { median } else { c.dur_ns } as f64)
+        .map(|c| if c.dur_ns > median.saturating_mul(timeline::BLOCKED_LAUNCH) { median } else { c.dur_ns } as f64)
         .sum();
     let n = analysis.iterations();
     let launches = analysis.window.events.len() as f64 / n;
@@ -305,9 +302,8 @@ const LARGE_SHARED_BYTES: u32 = 48 * 1024;
 fn occupancies(analysis: &Analysis, gpu: &Gpu) -> Option<Occupancy> {
     let (mut sum, mut weight, mut lowest) = (0.0, 0.0, f64::INFINITY);
     let (mut large, mut large_lowest) = (0, f64::INFINITY);
-    for &i in &analysis.window.events {
-        let event = analysis.event(i);
-        let Some(value) = occupancy::occupancy(event, gpu) else { continue };
+    for (event, _) in analysis.events() {
+        let Some(value) = occupancy::occupancy(&event, gpu) else { continue };
         sum += value * event.dur_ns as f64;
         weight += event.dur_ns as f64;
         lowest = value.min(lowest);
@@ -348,7 +344,7 @@ fn operators(analysis: &Analysis, gpu: Option<&Gpu>) -> Vec<Operator> {
             Link::NoOperator => ("(no operator) ", group.family.name()),
         };
         let sum = sums.entry((origin, name, group.phase.map(Phase::name), group.family)).or_default();
-        sum.count += 1;
+        sum.count += u64::from(group.calls());
         sum.time += group.time.0;
         all += group.time.0;
         if let Some(work) = analysis.work(group).filter(|w| w.bytes.0 > 0.0) {
@@ -433,7 +429,7 @@ pub fn explain_untimed(profile: &Profile) -> Untimed {
     for op in &profile.ops {
         let sum = sums.entry(profile.names.text(op.name).to_string()).or_default();
         sum.0 += 1;
-        if let Some(work) = super::operators::work(op, &profile.names) {
+        if let Some(work) = super::operators::work(&op, &profile.names) {
             sum.1 += work.flops.0;
             sum.2 += work.bytes.0;
         }

@@ -20,8 +20,10 @@ pub mod names;
 pub mod occupancy;
 pub mod operators;
 pub mod origin;
+mod record;
 pub mod render;
 pub mod stalls;
+pub mod table;
 pub mod timeline;
 pub mod transfer;
 pub mod window;
@@ -29,7 +31,9 @@ pub mod window;
 pub use analysis::Analysis;
 pub use kernel_name::{KernelClass, KernelFamily};
 pub use names::{NameId, Names};
+pub use table::Table;
 
+use preflop_units::names::one_line;
 use serde::Serialize;
 
 /// Which tool wrote the file.
@@ -242,6 +246,18 @@ pub struct Reading {
     pub dropped_fields: Vec<String>,
 }
 
+/// The year 2200 in nanoseconds: recorders count from 1970, from boot or from a base of their own.
+const LATEST_NS: i64 = 7_258_118_400_000_000_000;
+
+/// Can a record have this time? It ends before the year 2200 and takes no less than nothing, and between any two such there is a
+/// difference in 64 bits.
+pub fn time_is_possible(start_ns: i64, dur_ns: i64) -> bool {
+    const EARLIEST_NS: i64 = LATEST_NS - i64::MAX;
+    dur_ns >= 0
+        && start_ns >= EARLIEST_NS
+        && start_ns.checked_add(dur_ns).is_some_and(|end_ns| end_ns <= LATEST_NS)
+}
+
 /// One recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
@@ -254,15 +270,15 @@ pub struct Profile {
     /// Every name used by the records.
     pub names: Names,
     /// GPU events, by start.
-    pub gpu_events: Vec<GpuEvent>,
+    pub gpu_events: Table<GpuEvent>,
     /// Launches and waits, by start.
-    pub calls: Vec<HostCall>,
+    pub calls: Table<HostCall>,
     /// Operators, by start and then longest first.
-    pub ops: Vec<HostOp>,
+    pub ops: Table<HostOp>,
     /// Steps and annotations, by start.
-    pub marks: Vec<Mark>,
+    pub marks: Table<Mark>,
     /// Module calls, by start and then longest first.
-    pub modules: Vec<Mark>,
+    pub modules: Table<Mark>,
     /// Kernels with hardware counters.
     pub counters: Vec<Counters>,
     /// Processes of the job, if it says so.
@@ -279,15 +295,33 @@ impl Profile {
             format,
             devices: Vec::new(),
             names: Names::new(),
-            gpu_events: Vec::new(),
-            calls: Vec::new(),
-            ops: Vec::new(),
-            marks: Vec::new(),
-            modules: Vec::new(),
+            gpu_events: Table::new(),
+            calls: Table::new(),
+            ops: Table::new(),
+            marks: Table::new(),
+            modules: Table::new(),
             counters: Vec::new(),
             world_size: None,
             reading: Reading::default(),
         }
+    }
+
+    /// Memory that it takes while it is explained and carried to other GPUs, about.
+    pub fn explained_bytes(&self) -> usize {
+        /// Where each event comes from: its operator, its call, its place in the window (with several devices) and its group, a number each.
+        const EVENT: usize = 4 * size_of::<u32>();
+        /// The operator around a call, and the call by its number (see [`Table`]).
+        const CALL: usize = size_of::<u32>() + 6;
+        /// An operator's parent, module, pass and number, and its group with its sums, once for the GPU and once while it is carried.
+        const OPERATOR: usize = 4 * size_of::<u32>() + 2 * size_of::<analysis::Group>();
+        // Records that do not come by start are put in order: a key, a place, and a copy of the table.
+        const SORTED: usize = size_of::<(i64, i64, u32)>();
+        let records = [self.gpu_events.len(), self.calls.len(), self.ops.len(), self.modules.len()];
+        let most = records.into_iter().max().unwrap_or(0);
+        let explained = records[0] * EVENT + records[1] * CALL + records[2] * OPERATOR;
+        // Kernels without an operator have a group for each of their kinds.
+        let kinds = self.gpu_events.kinds() * 2 * size_of::<analysis::Group>();
+        self.memory_bytes() + (explained + kinds).max(most * SORTED)
     }
 
     /// Memory that it takes, about.
@@ -297,17 +331,31 @@ impl Profile {
         }
         let metrics: usize = self.counters.iter().map(|c| of(&c.metrics)).sum();
         self.names.memory_bytes()
-            + of(&self.gpu_events)
-            + of(&self.calls)
-            + of(&self.ops)
-            + of(&self.marks)
-            + of(&self.modules)
+            + self.gpu_events.memory_bytes()
+            + self.calls.memory_bytes()
+            + self.ops.memory_bytes()
+            + self.marks.memory_bytes()
+            + self.modules.memory_bytes()
             + of(&self.counters)
             + metrics
     }
 
-    /// Puts the records in the order that the other modules rely on.
+    /// Puts the records in the order that the other modules rely on, without those whose times cannot be and without control
+    /// characters in names.
     pub fn sort(&mut self) {
+        let impossible = self.gpu_events.retain(|e| time_is_possible(e.start_ns, e.dur_ns))
+            + self.calls.retain(|c| time_is_possible(c.start_ns, c.dur_ns))
+            + self.ops.retain(|o| time_is_possible(o.start_ns, o.dur_ns))
+            + self.marks.retain(|m| time_is_possible(m.start_ns, m.dur_ns))
+            + self.modules.retain(|m| time_is_possible(m.start_ns, m.dur_ns));
+        if impossible > 0 {
+            self.reading.unreadable += impossible as u64;
+            self.reading.first_unreadable.get_or_insert_with(|| "a time is out of range".to_string());
+        }
+        self.names.make_visible();
+        for name in self.devices.iter_mut().map(|d| &mut d.name).chain([&mut self.source]) {
+            *name = one_line(name);
+        }
         self.gpu_events.sort_by_key(|e| e.start_ns);
         self.calls.sort_by_key(|c| c.start_ns);
         self.ops.sort_by_key(|o| (o.start_ns, std::cmp::Reverse(o.dur_ns)));

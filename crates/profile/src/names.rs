@@ -1,5 +1,6 @@
 //! Names held once: a trace repeats a few thousand kernel, operator and shape texts millions of times.
 
+use preflop_units::names::one_line;
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
@@ -67,6 +68,13 @@ impl Names {
                     return NameId(id);
                 }
             }
+        }
+    }
+
+    /// Makes control characters spaces: names come from files and go to terminals. Nothing is added any more.
+    pub fn make_visible(&mut self) {
+        for text in self.texts.iter_mut().filter(|t| t.chars().any(char::is_control)) {
+            *text = one_line(text).into_boxed_str();
         }
     }
 

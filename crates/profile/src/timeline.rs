@@ -90,7 +90,7 @@ fn ms(ns: i64) -> f64 {
 }
 
 /// Splits the GPU's time. The events come by start, each with what its kernel is.
-pub fn split<'a>(events: impl Iterator<Item = (&'a GpuEvent, KernelFamily)>) -> Timeline {
+pub fn split(events: impl Iterator<Item = (GpuEvent, KernelFamily)>) -> Timeline {
     let [mut compute, mut communication, mut copies, mut all, mut without_copies] =
         [(); 5].map(|()| Covered::default());
     let (mut first, mut last) = (None, i64::MIN);
@@ -144,7 +144,8 @@ impl Idle {
 
 /// Intervals in the window in which something runs on the GPU.
 pub fn busy(profile: &Profile, window: &Window) -> impl Iterator<Item = Interval> {
-    let events = window.events.iter().map(|&i| &profile.gpu_events[i as usize]);
+    let mut records = profile.gpu_events.iter();
+    let events = window.events.iter().map(move |i| records.at(i as usize));
     merged(events.map(|e| (e.start_ns.max(window.start_ns), e.end_ns().min(window.end_ns))))
 }
 
@@ -175,17 +176,41 @@ pub fn waits(profile: &Profile, window: &Window) -> Vec<Interval> {
 
 /// How many median launches make a blocked one. A launch takes 3-10 us; one that fills a queue of a thousand
 /// entries waits for a kernel to end, which is told apart from a page fault or a lock only by its length.
-const BLOCKED_LAUNCH: i64 = 50;
+pub(super) const BLOCKED_LAUNCH: i64 = 50;
 
 /// Median duration of the launch calls.
 pub fn median_launch_ns(profile: &Profile) -> i64 {
-    let mut times: Vec<i64> =
-        profile.calls.iter().filter(|c| c.kind == CallKind::Launch).map(|c| c.dur_ns).collect();
-    if times.is_empty() {
-        return 0;
+    let launches = || {
+        profile.calls.iter().filter(|c| c.kind == CallKind::Launch).map(|c| c.dur_ns.max(0).cast_unsigned())
+    };
+    middle(launches).cast_signed()
+}
+
+/// The number in the middle of those that `numbers` gives each time, 0 of none. They are counted by their digits, the highest
+/// first: a list of millions takes more memory than their recording.
+fn middle<I: Iterator<Item = u64>>(numbers: impl Fn() -> I) -> u64 {
+    const DIGIT_BITS: u32 = 16;
+    let (count, largest) = numbers().fold((0_u64, 0), |(n, most), number| (n + 1, most.max(number)));
+    let mut before = count / 2;
+    let digits = (u64::BITS - largest.leading_zeros()).div_ceil(DIGIT_BITS);
+    let mut found = 0_u64;
+    for digit in (0..digits).rev() {
+        let shift = digit * DIGIT_BITS;
+        // Digits above this one; there are none above the highest of 64 bits.
+        let above = |n: u64| n.checked_shr(shift + DIGIT_BITS).unwrap_or(0);
+        let mut counts = vec![0_u64; 1 << DIGIT_BITS];
+        for number in numbers().filter(|n| above(*n) == above(found)) {
+            counts[(number >> shift) as usize % (1 << DIGIT_BITS)] += 1;
+        }
+        for (value, count) in counts.into_iter().enumerate() {
+            if before < count {
+                found |= (value as u64) << shift;
+                break;
+            }
+            before -= count;
+        }
     }
-    let middle = times.len() / 2;
-    *times.select_nth_unstable(middle).1
+    found
 }
 
 /// Time of the host's own work in one iteration of the window: all of it, less the waits.
@@ -199,7 +224,7 @@ pub fn idle(
     profile: &Profile,
     window: &Window,
     links: &Attribution,
-    family: impl Fn(u32) -> KernelFamily,
+    family: impl Fn(&GpuEvent) -> KernelFamily,
 ) -> Idle {
     let waits = waits(profile, window);
     let mut waits = Shared { left: &waits };
@@ -209,19 +234,21 @@ pub fn idle(
     let gaps = ends.map(|(a, b)| (std::mem::replace(&mut from, b), a));
     let mut idle = [0_i64; 4];
     let mut next = 0;
+    let (mut records, mut calls) = (profile.gpu_events.iter(), profile.calls.iter());
     for gap in gaps.filter(|(a, b)| b > a) {
-        while next < window.events.len() && profile.gpu_events[window.events[next] as usize].start_ns < gap.1
-        {
+        while window.events.get(next).is_some_and(|i| records.at(i as usize).start_ns < gap.1) {
             next += 1;
         }
         let waiting = waits.with(gap);
         let rest = gap.1 - gap.0 - waiting;
         match window.events.get(next) {
-            Some(&event) if family(event) == KernelFamily::Communication => idle[3] += rest,
-            Some(&event) => {
+            Some(event) if family(&records.at(event as usize)) == KernelFamily::Communication => {
+                idle[3] += rest;
+            }
+            Some(event) => {
                 let launch = match links.calls[event as usize] {
                     NONE => gap.0,
-                    call => profile.calls[call as usize].start_ns,
+                    call => calls.at(call as usize).start_ns,
                 };
                 let late = (launch.min(gap.1) - gap.0).clamp(0, rest);
                 idle[0] += late;
@@ -289,12 +316,22 @@ mod tests {
         assert_eq!(both, [(0, 3), (2, 4), (5, 9), (9, 10)]);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn the_middle_is_that_of_a_sorted_list(mut numbers: Vec<u64>, small in proptest::collection::vec(0_u64..100_000, 0..9)) {
+            numbers.extend(small);
+            let found = middle(|| numbers.iter().copied());
+            numbers.sort_unstable();
+            proptest::prop_assert_eq!(found, numbers.get(numbers.len() / 2).copied().unwrap_or(0));
+        }
+    }
+
     #[test]
     fn idle_by_cause() {
         let mut p = profile();
         // Launch at 0, kernel 10-20; next launched at 50 (host-bound 30), starts at 60 (launch gap 10).
-        p.calls = vec![call(&mut p.names, 0, 5, 1), call(&mut p.names, 50, 5, 2)];
-        p.gpu_events = vec![event(&mut p.names, "a", 10, 10, 1), event(&mut p.names, "b", 60, 10, 2)];
+        p.calls = vec![call(&mut p.names, 0, 5, 1), call(&mut p.names, 50, 5, 2)].into();
+        p.gpu_events = vec![event(&mut p.names, "a", 10, 10, 1), event(&mut p.names, "b", 60, 10, 2)].into();
         let links = attribute(&p);
         let w = take(&p, &links, &Choice::default()).unwrap();
         let i = idle(&p, &w, &links, |_| KernelFamily::Other);
@@ -311,9 +348,9 @@ mod tests {
         let copy = GpuEvent { kind: GpuKind::CopyHost, ..event(&mut p.names, "m", 20, 5, 0) };
         let t = split(
             [
-                (&compute, KernelFamily::Gemm),
-                (&comm, KernelFamily::Communication),
-                (&copy, KernelFamily::Memcpy),
+                (compute, KernelFamily::Gemm),
+                (comm, KernelFamily::Communication),
+                (copy, KernelFamily::Memcpy),
             ]
             .into_iter(),
         );

@@ -1,7 +1,8 @@
 //! Which part of the recording is looked at: all of it, one step, or a range, on one device.
 
 use super::attribution::{Attribution, Link, NONE};
-use super::{CallKind, Profile};
+use super::table::Cursor;
+use super::{CallKind, GpuEvent, HostCall, Profile};
 use std::collections::BTreeMap;
 
 /// What the user asked for.
@@ -51,6 +52,48 @@ pub enum WindowError {
     },
 }
 
+/// GPU events of a recording by number, in order. All of them take no list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Chosen {
+    /// So many, from the first on.
+    All(u32),
+    /// These.
+    Listed(Vec<u32>),
+}
+
+impl Chosen {
+    /// How many.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::All(count) => *count as usize,
+            Self::Listed(events) => events.len(),
+        }
+    }
+
+    /// None?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The event at this place among them.
+    pub fn get(&self, place: usize) -> Option<u32> {
+        match self {
+            Self::All(count) => u32::try_from(place).ok().filter(|place| place < count),
+            Self::Listed(events) => events.get(place).copied(),
+        }
+    }
+
+    /// In order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        (0..self.len()).filter_map(|place| self.get(place))
+    }
+
+    /// Those of which a thing is true.
+    fn filter(&self, mut is_true: impl FnMut(u32) -> bool) -> Self {
+        Self::Listed(self.iter().filter(|i| is_true(*i)).collect())
+    }
+}
+
 /// The part of the recording that is looked at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
@@ -61,7 +104,7 @@ pub struct Window {
     /// Iterations in it: steps marked by the profiler, or 1.
     pub iterations: u32,
     /// GPU events in it, on the device, by start.
-    pub events: Vec<u32>,
+    pub events: Chosen,
     /// Device.
     pub device: i32,
     /// Other devices with their busy time in nanoseconds.
@@ -74,6 +117,9 @@ impl Window {
         self.end_ns.saturating_sub(self.start_ns)
     }
 }
+
+/// Steps that an error names.
+const MOST_STEPS: usize = 20;
 
 /// Prefix of the profiler's step marks.
 const STEP: &str = "ProfilerStep#";
@@ -97,7 +143,8 @@ pub fn take(profile: &Profile, links: &Attribution, choice: &Choice) -> Result<W
     }
     let mut busy: BTreeMap<i32, i64> = BTreeMap::new();
     for event in &profile.gpu_events {
-        *busy.entry(event.device).or_default() += event.dur_ns;
+        let busy = busy.entry(event.device).or_default();
+        *busy = busy.saturating_add(event.dur_ns);
     }
     let busiest = busy.iter().max_by_key(|(_, t)| **t).map_or(0, |(d, _)| *d);
     let device = choice.device.unwrap_or(busiest);
@@ -105,12 +152,15 @@ pub fn take(profile: &Profile, links: &Attribution, choice: &Choice) -> Result<W
         let known: Vec<String> = busy.keys().map(|d| format!("device {d}")).collect();
         return Err(WindowError::NoDevice { wanted: device, known: known.join(", ") });
     }
-    let other_devices = busy.into_iter().filter(|(d, _)| *d != device).collect();
-    let attributed = |i: u32| matches!(links.links[i as usize], Link::Operator(_));
-    let on_device: Vec<u32> = (0..profile.gpu_events.len() as u32)
-        .filter(|&i| profile.gpu_events[i as usize].device == device)
-        .filter(|&i| !choice.attributed_only || attributed(i))
-        .collect();
+    let other_devices: Vec<(i32, i64)> = busy.into_iter().filter(|(d, _)| *d != device).collect();
+    let attributed = |i: u32| matches!(links.links.at(i), Link::Operator(_));
+    let all = Chosen::All(profile.gpu_events.len() as u32);
+    let on_device = if other_devices.is_empty() && !choice.attributed_only {
+        all
+    } else {
+        let mut records = profile.gpu_events.iter();
+        all.filter(|i| records.at(i as usize).device == device && (!choice.attributed_only || attributed(i)))
+    };
     if on_device.is_empty() {
         return Err(WindowError::NoGpuWork(format!(
             "`{}`, once unattributed work is left out,",
@@ -120,26 +170,25 @@ pub fn take(profile: &Profile, links: &Attribution, choice: &Choice) -> Result<W
     let steps = steps(profile);
     let (bounds, events, iterations) = if let Some(wanted) = choice.step {
         let Some(&(_, start, end)) = steps.iter().find(|s| s.0 == wanted) else {
-            let numbers: Vec<String> = steps.iter().map(|s| s.0.to_string()).collect();
+            let mut numbers: Vec<String> = steps.iter().take(MOST_STEPS).map(|s| s.0.to_string()).collect();
+            if steps.len() > MOST_STEPS {
+                numbers.push(format!("and {} more", steps.len() - MOST_STEPS));
+            }
             let known = if numbers.is_empty() { "none".to_string() } else { numbers.join(", ") };
             return Err(WindowError::NoStep { wanted, known });
         };
         // A step owns what it launched, even where that runs after its end.
-        let events: Vec<u32> = on_device
-            .into_iter()
-            .filter(|&i| (start..end).contains(&launched_ns(profile, links, i)))
-            .collect();
+        let mut launched = Launched { gpu_events: profile.gpu_events.iter(), calls: profile.calls.iter() };
+        let events = on_device.filter(|i| (start..end).contains(&launched.ns(links, i)));
         if events.is_empty() {
             return Err(WindowError::NoGpuWork(format!("step {wanted} of `{}`", profile.source)));
         }
         (Some((start, end)), events, 1)
     } else if let Some((from, to)) = choice.range_ms {
         let (first, last) = recorded(profile);
-        let (start, end) = (first + (from * 1e6) as i64, first + (to * 1e6) as i64);
-        let events: Vec<u32> = on_device
-            .into_iter()
-            .filter(|&i| (start..end).contains(&profile.gpu_events[i as usize].start_ns))
-            .collect();
+        let [start, end] = [from, to].map(|ms| first.saturating_add((ms * 1e6) as i64));
+        let mut records = profile.gpu_events.iter();
+        let events = on_device.filter(|i| (start..end).contains(&records.at(i as usize).start_ns));
         if events.is_empty() {
             return Err(WindowError::EmptyRange {
                 start_ms: from.to_string(),
@@ -155,8 +204,10 @@ pub fn take(profile: &Profile, links: &Attribution, choice: &Choice) -> Result<W
     } else {
         (Some(recorded(profile)), on_device, 1)
     };
-    let gpu_start = events.iter().map(|&i| profile.gpu_events[i as usize].start_ns).min().unwrap_or(0);
-    let gpu_end = events.iter().map(|&i| profile.gpu_events[i as usize].end_ns()).max().unwrap_or(0);
+    // Events come by start.
+    let gpu_start = events.get(0).map_or(0, |i| profile.gpu_events.at(i as usize).start_ns);
+    let mut records = profile.gpu_events.iter();
+    let gpu_end = events.iter().map(|i| records.at(i as usize).end_ns()).max().unwrap_or(0);
     // Steps and ranges begin where they are marked; the work of a whole recording may begin before its marks.
     let (start_ns, end_ns) = match bounds {
         None => (gpu_start, gpu_end),
@@ -167,11 +218,19 @@ pub fn take(profile: &Profile, links: &Attribution, choice: &Choice) -> Result<W
     Ok(Window { start_ns, end_ns, iterations, events, device, other_devices })
 }
 
-/// When the host launched an event, or when it ran where no launch was recorded.
-fn launched_ns(profile: &Profile, links: &Attribution, event: u32) -> i64 {
-    match links.calls[event as usize] {
-        NONE => profile.gpu_events[event as usize].start_ns,
-        call => profile.calls[call as usize].start_ns,
+/// Looks up when events were launched.
+struct Launched<'a> {
+    gpu_events: Cursor<'a, GpuEvent>,
+    calls: Cursor<'a, HostCall>,
+}
+
+impl Launched<'_> {
+    /// When the host launched an event, or when it ran where no launch was recorded.
+    fn ns(&mut self, links: &Attribution, event: u32) -> i64 {
+        match links.calls[event as usize] {
+            NONE => self.gpu_events.at(event as usize).start_ns,
+            call => self.calls.at(call as usize).start_ns,
+        }
     }
 }
 
@@ -197,8 +256,9 @@ mod tests {
             let name = p.names.add(&format!("ProfilerStep#{i}"));
             p.marks.push(Mark { start_ns: start, dur_ns: 1000, name, thread: NameId::EMPTY });
         }
-        p.calls = vec![call(&mut p.names, 10, 5, 1), call(&mut p.names, 1010, 5, 2)];
-        p.gpu_events = vec![event(&mut p.names, "a", 900, 300, 1), event(&mut p.names, "b", 1500, 900, 2)];
+        p.calls = vec![call(&mut p.names, 10, 5, 1), call(&mut p.names, 1010, 5, 2)].into();
+        p.gpu_events =
+            vec![event(&mut p.names, "a", 900, 300, 1), event(&mut p.names, "b", 1500, 900, 2)].into();
         p
     }
 
@@ -213,7 +273,7 @@ mod tests {
     fn a_step_owns_what_it_launched() {
         let p = two_steps();
         let w = take(&p, &attribute(&p), &Choice { step: Some(1), ..Choice::default() }).unwrap();
-        assert_eq!((w.start_ns, w.end_ns, w.events), (0, 1200, vec![0]));
+        assert_eq!((w.start_ns, w.end_ns, w.events), (0, 1200, Chosen::Listed(vec![0])));
         let e = take(&p, &attribute(&p), &Choice { step: Some(7), ..Choice::default() }).unwrap_err();
         assert_eq!(e.to_string(), "no step 7 in the profile; it has 1, 2");
     }

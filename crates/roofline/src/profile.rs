@@ -105,24 +105,29 @@ pub fn entries_of_profile(analysis: &Analysis, model: &TimeModel, gpu: &Gpu) -> 
     let share = 1.0 / analysis.iterations();
     let mut known: HashMap<u32, Option<Work>> = HashMap::new();
     let mut sources = Sources::default();
+    let copied = copied_bytes(analysis);
     let entries = analysis
         .groups
         .iter()
-        .map(|group| {
+        .zip(copied)
+        .map(|(group, copied)| {
             let modelled = group.work.and_then(|at| {
                 let calls = || modelled_work(&analysis.works[at as usize].calls, model, gpu);
                 known.entry(at).or_insert_with(calls).clone()
             });
             let (mut work, source) = match modelled {
                 Some(work) => (work, Source::Modelled),
-                None => copied_work(analysis, group)
-                    .map_or_else(|| (Work::default(), Source::Unknown), |work| (work, Source::Copied)),
+                None if copied > 0.0 => {
+                    let bytes = [Some(Bytes(copied)), None, None];
+                    (Work { bytes, ..Work::default() }, Source::Copied)
+                }
+                None => (Work::default(), Source::Unknown),
             };
             work.launches = f64::from(group.launches());
             work.time = group.time;
             let work = work.times(share);
             sources.add(source, &work);
-            entry(analysis, group, work, share)
+            entry(analysis, group, work, share * f64::from(group.calls()))
         })
         .collect();
     (entries, sources.shares())
@@ -173,18 +178,18 @@ fn modelled_work(calls: &[preflop_ops::OpCall], model: &TimeModel, gpu: &Gpu) ->
     sum
 }
 
-/// Bytes of copies and memsets: a copy within the device reads and writes, the others do one of them here.
-fn copied_work(analysis: &Analysis, group: &Group) -> Option<Work> {
-    let mut bytes = 0.0;
-    for &i in analysis.events(group) {
-        let event = analysis.event(i);
-        bytes += match event.kind {
-            GpuKind::Kernel => return None,
-            GpuKind::CopyDevice => 2.0 * event.bytes as f64,
-            GpuKind::CopyHost | GpuKind::CopyPeer | GpuKind::Memset => event.bytes as f64,
+/// By group, bytes of copies and memsets, 0 where a kernel is among them: a copy within the device reads and writes, the others do
+/// one of them here.
+fn copied_bytes(analysis: &Analysis) -> Vec<f64> {
+    let sums = analysis.by_group(Some(0.0), |sum: &mut Option<f64>, event, _| {
+        let bytes = match event.kind {
+            GpuKind::Kernel => None,
+            GpuKind::CopyDevice => Some(2.0 * event.bytes as f64),
+            GpuKind::CopyHost | GpuKind::CopyPeer | GpuKind::Memset => Some(event.bytes as f64),
         };
-    }
-    (bytes > 0.0).then(|| Work { bytes: [Some(Bytes(bytes)), None, None], ..Work::default() })
+        *sum = sum.zip(bytes).map(|(sum, bytes)| sum + bytes);
+    });
+    sums.into_iter().map(Option::unwrap_or_default).collect()
 }
 
 /// The entries of kernels with hardware counters.
@@ -240,15 +245,16 @@ mod tests {
         let mut mm = op(&mut p.names, "aten::mm", 0, 100);
         mm.dims = p.names.add("[[64, 128], [128, 256]]");
         mm.types = p.names.add(r#"["float", "float"]"#);
-        p.ops = vec![mm];
-        p.calls = vec![call(&mut p.names, 10, 5, 1)];
+        p.ops = vec![mm].into();
+        p.calls = vec![call(&mut p.names, 10, 5, 1)].into();
         let mut copy = event(&mut p.names, "Memcpy DtoD", 200, 20, 4);
         (copy.kind, copy.bytes) = (GpuKind::CopyDevice, 1000);
         p.gpu_events = vec![
             event(&mut p.names, "ampere_sgemm_64x64_nn", 30, 60, 1),
             event(&mut p.names, "mystery", 100, 20, 3),
             copy,
-        ];
+        ]
+        .into();
         let analysis = Analysis::new(&p, &Choice::default()).unwrap();
         let gpu = catalog::find("a100").unwrap();
         let (entries, sources) = entries_of_profile(&analysis, &TimeModel::embedded(), &gpu);
@@ -283,7 +289,7 @@ mod tests {
         let mut p = Profile::new("test.csv", Format::NsightCompute);
         let (kernel, dram) = (p.names.add("sgemm"), p.names.add("dram__bytes.sum"));
         let fma = p.names.add("sm__sass_thread_inst_executed_op_ffma_pred_on.sum");
-        p.gpu_events = vec![event(&mut p.names, "sgemm", 0, 1000, 0)];
+        p.gpu_events = vec![event(&mut p.names, "sgemm", 0, 1000, 0)].into();
         p.counters = vec![Counters { kernel, dur_ns: 1000, metrics: vec![(dram, 5e5), (fma, 1e6)] }];
         let analysis = Analysis::new(&p, &Choice::default()).unwrap();
         let gpu = catalog::find("v100").unwrap();

@@ -110,7 +110,7 @@ fn an_upload_that_breaks_off_leaves_nothing_behind() {
     server.stop();
 }
 
-/// Events of different names, so that every one of them takes memory.
+/// Kernels, each of which takes memory.
 fn many_events(count: usize) -> Vec<u8> {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(b"{\"traceEvents\": [").unwrap();
@@ -131,7 +131,7 @@ fn a_recording_that_takes_too_much_memory_is_refused_with_a_reason() {
     let limits = Limits { recording_bytes: 4 << 20, ..Limits::default() };
     let server = Running::with(limits, None);
     let reply =
-        server.post("/api/v1/profile?name=a.json.gz", "application/octet-stream", &many_events(40_000));
+        server.post("/api/v1/profile?name=a.json.gz", "application/octet-stream", &many_events(400_000));
     let message = reply.error(413);
     assert!(message.contains("more than 4 MiB of memory"), "{message}");
     // What it took is given back.

@@ -29,8 +29,12 @@ pub fn run(args: &OpsArgs) -> Option<anyhow::Result<()>> {
     Some(predict(args, is_table))
 }
 
-/// Does the file begin as Parquet or Arrow do? What cannot be opened is complained about later.
+/// Does the file begin as Parquet or Arrow do? What cannot be opened is complained about later. Of a pipe nothing is read here: it would be
+/// missing later, and tables cannot be read from one.
 fn columnar(path: &str) -> bool {
+    if !std::fs::metadata(path).is_ok_and(|m| m.is_file()) {
+        return false;
+    }
     let mut start = Vec::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(8).read_to_end(&mut start));
     read.is_ok() && is_columnar(&start)

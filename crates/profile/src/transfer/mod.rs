@@ -254,8 +254,28 @@ fn target(analysis: &Analysis, model: &TimeModel, origin: &Gpu, gpu: &Gpu, optio
     let mut shares = Shares::default();
     let (mut here, mut there) = (0.0, 0.0);
     let mut carried: BTreeMap<(String, Way), (f64, f64)> = BTreeMap::new();
-    for group in &analysis.groups {
-        let (time, way, width) = carry(analysis, model, group, (origin, gpu), options, &mut ratios);
+    // Only one method asks how the kernels of a group fill the GPU.
+    let filled = match options.method {
+        Method::Mixed => in_one_wave(analysis, origin),
+        Method::Wave | Method::Ratio => vec![false; analysis.groups.len()],
+    };
+    let plans: Vec<Plan> = analysis
+        .groups
+        .iter()
+        .zip(filled)
+        .map(|(group, filled)| plan(analysis, model, group, (origin, gpu), options, &mut ratios, filled))
+        .collect();
+    let by_wave = analysis.by_group(Seconds::ZERO, |sum, event, place| {
+        if let Carry::Waves { gamma, .. } = plans[place].carry {
+            *sum += event_time(event, origin, gpu, gamma);
+        }
+    });
+    for ((group, plan), by_wave) in analysis.groups.iter().zip(plans).zip(by_wave) {
+        let (way, width) = (plan.way, plan.width);
+        let time = match plan.carry {
+            Carry::Time(time) => time,
+            Carry::Waves { factor, .. } => by_wave * factor,
+        };
         here += group.time.0;
         there += time.0;
         spread.add(group.family, way, time, width);
@@ -325,27 +345,49 @@ fn sorted(carried: BTreeMap<(String, Way), (f64, f64)>) -> Vec<Carried> {
     list
 }
 
-/// Time of a group on the destination, how it was found, and the half-width of its interval in the logarithm.
-fn carry(
+/// How a group is carried over, and the half-width of its interval in the logarithm.
+struct Plan {
+    carry: Carry,
+    way: Way,
+    width: f64,
+}
+
+/// Where the time of a group on the destination comes from.
+enum Carry {
+    /// It is known.
+    Time(Seconds),
+    /// Its kernels are scaled one by one by this memory-boundedness, and their sum by a factor.
+    Waves { gamma: f64, factor: f64 },
+}
+
+impl Plan {
+    fn time(time: Seconds, way: Way, width: f64) -> Self {
+        Self { carry: Carry::Time(time), way, width }
+    }
+}
+
+/// How to carry a group over; `filled` says whether its kernels fit into one wave.
+fn plan(
     analysis: &Analysis,
     model: &TimeModel,
     group: &Group,
     (origin, gpu): (&Gpu, &Gpu),
     options: &Options,
     ratios: &mut Ratios,
-) -> (Seconds, Way, f64) {
+    filled: bool,
+) -> Plan {
     // The optimizer's work has nothing to do with samples, formats and layouts.
     let change = if group.phase == Some(Phase::Optimizer) { Change::default() } else { options.change };
     if group.family == KernelFamily::Communication {
-        return (group.time, Way::Kept, uncertainty::KEPT_LOG_HALF_WIDTH);
+        return Plan::time(group.time, Way::Kept, uncertainty::KEPT_LOG_HALF_WIDTH);
     }
     if change.channels_last && group.family == KernelFamily::Layout {
-        return (Seconds::ZERO, Way::Kept, 0.0);
+        return Plan::time(Seconds::ZERO, Way::Kept, 0.0);
     }
     let by_ratio = match options.method {
         Method::Wave => !change.is_none(),
         Method::Ratio => true,
-        Method::Mixed => group.family.kernels_vary() || in_one_wave(analysis, group, origin),
+        Method::Mixed => group.family.kernels_vary() || filled,
     };
     if by_ratio {
         let found = group.work.and_then(|w| {
@@ -354,10 +396,10 @@ fn carry(
                 .or_insert_with(|| ratio(analysis, model, w, (origin, gpu), &change))
         });
         if let Some((factor, width)) = found {
-            return (group.time * factor, Way::Ratio, width);
+            return Plan::time(group.time * factor, Way::Ratio, width);
         }
         if group.family.kernels_vary() {
-            return (
+            return Plan::time(
                 group.time * roof_factor(group, origin, gpu) * change.unknown(group.family),
                 Way::Roof,
                 uncertainty::ROOF_LOG_HALF_WIDTH,
@@ -375,18 +417,15 @@ fn carry(
         Some(work) if work.bytes.0 > 0.0 => wave::gamma(work.flops, work.bytes, peak, gpu),
         _ => unknown_gamma(group.family),
     };
-    let time =
-        analysis.events(group).iter().map(|&i| event_time(analysis.event(i), origin, gpu, gamma)).sum();
-    let time: Seconds = time;
-    (time * change.unknown(group.family), Way::Wave, uncertainty::WAVE_LOG_HALF_WIDTH)
+    let carry = Carry::Waves { gamma, factor: change.unknown(group.family) };
+    Plan { carry, way: Way::Wave, width: uncertainty::WAVE_LOG_HALF_WIDTH }
 }
 
-/// Do all kernels of a group fit into one wave? Such launches are sized to the GPU (grid-stride loops) or bound by
+/// By group: do all its kernels fit into one wave? Such launches are sized to the GPU (grid-stride loops) or bound by
 /// latency; either way their blocks say nothing about another GPU, and waves would scale them by chance.
-fn in_one_wave(analysis: &Analysis, group: &Group, origin: &Gpu) -> bool {
-    analysis.events(group).iter().all(|&i| {
-        let event = analysis.event(i);
-        event.blocks > 0 && event.blocks <= occupancy::wave(event, origin)
+fn in_one_wave(analysis: &Analysis, origin: &Gpu) -> Vec<bool> {
+    analysis.by_group(true, |all, event, _| {
+        *all &= event.blocks > 0 && event.blocks <= occupancy::wave(event, origin);
     })
 }
 
@@ -497,12 +536,13 @@ mod tests {
         let mut mm = op(&mut p.names, "aten::mm", 0, 100_000);
         mm.dims = p.names.add("[[4096, 4096], [4096, 4096]]");
         mm.types = p.names.add(r#"["c10::BFloat16", "c10::BFloat16"]"#);
-        p.ops = vec![mm];
-        p.calls = vec![call(&mut p.names, 10, 5, 1), call(&mut p.names, 20, 5, 2)];
+        p.ops = vec![mm].into();
+        p.calls = vec![call(&mut p.names, 10, 5, 1), call(&mut p.names, 20, 5, 2)].into();
         p.gpu_events = vec![
             event(&mut p.names, "nvjet_tst_128x256", 30_000, 180_000, 1),
             event(&mut p.names, "orphan_elementwise", 300_000, 20_000, 77),
-        ];
+        ]
+        .into();
         p
     }
 
