@@ -201,15 +201,15 @@ export function planeChart(marks: Mark[], o: ChartOptions): (SVGSVGElement | HTM
 type Box = [number, number, number, number];
 
 /** Names of the points that take most time, each beside its point where nothing else is. */
-function topNames<P extends Point>(points: P[], taken: Box[], place: (p: P) => [number, number], [wide, high]: [number, number]): { p: P; text: string; side: "start" | "end" }[] {
+function topNames<P extends Point>(points: P[], taken: Box[], place: (p: P) => [number, number], [wide, high]: [number, number], small: boolean): { p: P; text: string; side: "start" | "end" }[] {
   // No name covers a point.
   const boxes = [...taken, ...points.map((p): Box => { const [x, y] = place(p); return [x - 5, x + 5, y - 5, y + 5]; })];
   const out: { p: P; text: string; side: "start" | "end" }[] = [];
   const free = ([l, r, t, b]: Box): boolean => l > 0 && r < wide && t > 0 && b < high - 18 && boxes.every((o) => r < o[0] || o[1] < l || b < o[2] || o[3] < t);
   for (const p of [...points].sort((a, b) => b.mark.row.share - a.mark.row.share).slice(0, 12)) {
-    if (out.length >= 6) break;
+    if (out.length >= (small ? 3 : 6)) break;
     const text = p.mark.row.name;
-    const [[x, y], long] = [place(p), text.length * 6.2];
+    const [[x, y], long] = [place(p), text.length * (small ? 5.2 : 6.2)];
     const side = free([x + 9, x + 9 + long, y - 7, y + 7]) ? "start" : free([x - 9 - long, x - 9, y - 7, y + 7]) ? "end" : null;
     if (!text || text.length > 40 || !side) continue;
     boxes.push(side === "start" ? [x + 9, x + 9 + long, y - 7, y + 7] : [x - 9 - long, x - 9, y - 7, y + 7]);
@@ -233,7 +233,9 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
   const low = Math.min(...roofs.map((r) => r.rate));
   const fastest = Math.max(...known.map((l) => bandwidthAt(o.machine, l) ?? 1));
   const xd = decades([...points.map((p) => p.x), ...known.map((l) => (3 * top) / (bandwidthAt(o.machine, l) ?? 1))]);
-  const yd = decades([...points.map((p) => Math.max(p.y, low / 1e5)), top, low]);
+  // Operators that take next to no time, or do next to no arithmetic, do not stretch the frame.
+  const counted = points.filter((p) => p.mark.row.share >= 1e-3 && p.y > low / 1e5);
+  const yd = decades([...counted.map((p) => p.y), top, low]);
   const [x0, x1, y0, y1] = [10 ** xd[0], 10 ** xd[1], 10 ** yd[0], 10 ** yd[1]];
   const shown = points.filter((p) => p.y >= y0);
   const small = o.width < 520;
@@ -253,7 +255,8 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
   const along = 60;
   const angle = -(Math.atan2(perDecade, decade) * 180) / Math.PI;
   const roofNames = labelled.map((r): Box => { const y = Math.log10(y1 / r.rate) * perDecade; const long = (r.names.join(", ").length + 12) * 6; return [(xd[1] - xd[0]) * decade - long, (xd[1] - xd[0]) * decade, y - 14, y]; });
-  const named = small || known.length > 1 || o.joined ? [] : topNames(shown, roofNames, (p) => [Math.log10(p.x / x0) * decade, Math.log10(y1 / p.y) * perDecade], [(xd[1] - xd[0]) * decade, (yd[1] - yd[0]) * perDecade]);
+  const corner: Box[] = small ? [[0, 215, 0, 6 + 12 * (1 + slopes.length)]] : [];
+  const named = known.length > 1 || o.joined ? [] : topNames(shown, [...roofNames, ...corner], (p) => [Math.log10(p.x / x0) * decade, Math.log10(y1 / p.y) * perDecade], [(xd[1] - xd[0]) * decade, (yd[1] - yd[0]) * perDecade], small);
   return draw({
     width: o.width, height, marginLeft: margin.left, marginRight: margin.right, marginTop: margin.top, marginBottom: margin.bottom,
     style: { fontSize: small ? "10px" : "12px", background: "transparent", overflow: "visible" },
@@ -280,7 +283,7 @@ export function rooflineChart(marks: Mark[], o: ChartOptions, levels: Level[]): 
       known.length > 1 ? Plot.dot(shown.filter((p) => p.level !== "dram"), {
         x: "x", y: "y", r: (p: { level: Level }) => (p.level === "l2" ? 4 : 2.2), stroke: (p: Point) => o.style(p.mark.group)[0], strokeWidth: 1.2, fill: "var(--page)",
       }) : null,
-      ...["start", "end"].map((side) => Plot.text(named.filter((n) => n.side === side), { x: (n) => n.p.x, y: (n) => n.p.y, text: "text", textAnchor: side as "start" | "end", dx: side === "start" ? 9 : -9, fill: "var(--ink)", fontSize: 10, ...HALO })),
+      ...["start", "end"].map((side) => Plot.text(named.filter((n) => n.side === side), { x: (n) => n.p.x, y: (n) => n.p.y, text: "text", textAnchor: side as "start" | "end", dx: side === "start" ? 9 : -9, fill: "var(--ink)", fontSize: small ? 9 : 10, ...HALO })),
       shown.length < points.length ? Plot.text([`${points.length - shown.length} below the frame`], { frameAnchor: "bottom-right", dx: -4, dy: -4, fill: "var(--soft)", fontSize: 11 }) : null,
       Plot.frame({ stroke: "var(--line)" }),
     ],

@@ -33,6 +33,14 @@ function overlaps() {
   return pairs;
 }
 
+/** GPUs on the front, by the table, that the chart does not name. */
+function unnamed() {
+  const place = [...document.querySelectorAll("#gpus-table th")].findIndex((th) => th.textContent === "front");
+  const front = [...document.querySelectorAll("#gpus-table tbody tr")].filter((tr) => tr.cells[place].textContent === "yes").map((tr) => tr.cells[0].textContent);
+  const names = new Set([...document.querySelectorAll("#chart svg text")].map((t) => t.textContent));
+  return front.length > 0 ? front.filter((gpu) => !names.has(gpu)) : ["no GPU at all"];
+}
+
 /** Cells and chart labels that are cut; on a large screen also tables that would have to be scrolled sideways. On a phone they may, and their first column stays. */
 function clipped(large) {
   const out = [];
@@ -72,6 +80,8 @@ for (const [size, [width, height]] of Object.entries(SIZES)) {
         assert.ok(wide <= 0, `${name} sticks out by ${wide} px`);
         assert.deepEqual(await tab.evaluate(clipped, size !== "phone"), [], `${name}: clipped`);
         assert.deepEqual(await tab.evaluate(overlaps), [], name);
+        if (name === "compare") assert.deepEqual(await tab.evaluate(unnamed), [], `GPUs on the front without a name, ${size}`);
+        if (name === "roofline") assert.ok(await tab.locator("#chart svg text", { hasText: /^(layer|conv|bn)/ }).count() > 0, `no operator is named, ${size}`);
         assert.deepEqual(wrong, [], name);
         await context.close();
       }

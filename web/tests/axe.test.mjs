@@ -13,7 +13,10 @@ const PAGES = {
 };
 let chromium, server, files;
 before(async () => {
-  files = { report: page("axe-report.html", "report", "gpt2", "--gpu", "h200,a100"), chart: page("axe-chart.html", "roofline", "resnet50", "--gpu", "h200") };
+  files = {
+    report: page("axe-report.html", "report", "gpt2", "--gpu", "h200,a100"), chart: page("axe-chart.html", "roofline", "resnet50", "--gpu", "h200"),
+    alone: page("axe-alone.html", "page"), live: page("axe-live.html", "report", "vgg16", "--gpu", "v100", "--live"),
+  };
   [chromium, server] = await Promise.all([browser(), serve()]);
 });
 after(async () => {
@@ -28,20 +31,35 @@ async function findings(tab) {
   return violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => n.target.join(" ")).join(" | ")} (${v.nodes.length})`);
 }
 
-/** What can be clicked but never has the focus while Tab is pressed. */
+/** Before anything of a page runs: remembers what listens to clicks. */
+function remember() {
+  const add = EventTarget.prototype.addEventListener;
+  globalThis.listening = new Set();
+  EventTarget.prototype.addEventListener = function (type, ...rest) {
+    if (["click", "dblclick", "pointerdown", "mousedown"].includes(type) && this instanceof Element) globalThis.listening.add(this);
+    return add.call(this, type, ...rest);
+  };
+}
+
+const CONTROLS = "a[href], button, select, input, textarea, summary, [tabindex='0']";
+
+/** What can be clicked but never has the focus while Tab is pressed, and what listens to clicks but is no control at all. Of charts, tables and the choice of operators
+ * tell and do the same. */
 async function unreached(tab) {
-  await tab.evaluate(() => {
-    const all = document.querySelectorAll("a[href], button, select, input, textarea, summary, [tabindex='0']");
+  const deaf = await tab.evaluate((controls) => {
+    const all = document.querySelectorAll(controls);
     for (const [i, e] of [...all].entries()) if (e.checkVisibility() && !e.disabled && e.tabIndex >= 0) e.dataset.stop = String(i);
     document.activeElement?.blur();
-  });
+    // The list of pages listens for its links.
+    return [...globalThis.listening].filter((e) => e.isConnected && e.checkVisibility() && !e.matches(`${controls}, label, nav, svg, svg *, figure`)).map((e) => `no control: ${e.outerHTML.slice(0, 120)}`);
+  }, CONTROLS);
   const stops = await tab.locator("[data-stop]").count();
   // Answers that come late add stops on the way; every one that was there must still be reached.
   for (let i = 0; i < stops + 60; i += 1) {
     await tab.keyboard.press("Tab");
     await tab.evaluate(() => { document.activeElement?.removeAttribute("data-stop"); });
   }
-  return tab.evaluate(() => [...document.querySelectorAll("[data-stop]")].map((e) => e.outerHTML.slice(0, 120)));
+  return [...deaf, ...await tab.evaluate(() => [...document.querySelectorAll("[data-stop]")].map((e) => e.outerHTML.slice(0, 120)))];
 }
 
 for (const colorScheme of ["light", "dark"]) {
@@ -71,8 +89,42 @@ for (const colorScheme of ["light", "dark"]) {
 
 test("the keyboard alone reaches everything", async () => {
   for (const [name, path] of Object.entries(PAGES)) {
-    const { tab, context } = await visit(chromium, server.url + path);
+    const { tab, context } = await visit(chromium, server.url + path, { before: remember });
+    if (name === "profile") {
+      await tab.setInputFiles("#file", { name: "trace.json", mimeType: "application/json", buffer: Buffer.from(TRACE) });
+      await tab.waitForSelector("#transfer-table");
+    }
     assert.deepEqual(await unreached(tab), [], name);
     await context.close();
   }
+  for (const [name, file] of Object.entries(files)) {
+    const { tab, context } = await open(chromium, file.url, { before: remember });
+    assert.deepEqual(await unreached(tab), [], name);
+    await context.close();
+  }
+});
+
+test("Enter and arrows do what a click does", async () => {
+  const { tab, context, wrong } = await visit(chromium, `${server.url}/compare?model=resnet50&precision=amp`);
+  await tab.focus("#gpus-table th:nth-child(8) button");
+  await tab.keyboard.press("Enter");
+  assert.notEqual(await tab.getAttribute("#gpus-table th:nth-child(8)", "aria-sort"), "none", "a column sorts");
+  await tab.focus("#also-fp16");
+  await tab.keyboard.press("Space");
+  assert.equal(await tab.getAttribute("#also-fp16", "aria-pressed"), "true", "a format is chosen");
+  await tab.focus("nav a[data-path='/roofline']");
+  await tab.keyboard.press("Enter");
+  await tab.waitForSelector("#kind");
+  const before = await tab.inputValue("#kind");
+  await tab.focus("#kind");
+  await tab.keyboard.press("ArrowDown");
+  assert.notEqual(await tab.inputValue("#kind"), before, "another chart is drawn");
+  await tab.focus(".legend button");
+  await tab.keyboard.press("Enter");
+  assert.equal(await tab.locator(".legend button.off").count(), 1, "a family is left out");
+  await tab.focus("#open");
+  const [chooser] = await Promise.all([tab.waitForEvent("filechooser"), tab.keyboard.press("Enter")]);
+  assert.ok(chooser, "a file is opened without dropping it");
+  assert.deepEqual(wrong, []);
+  await context.close();
 });

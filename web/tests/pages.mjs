@@ -29,14 +29,15 @@ export function browser() {
 }
 
 /** Opens a page and collects what goes wrong on it: errors, and any request that leaves it. */
-export async function open(browser, url, options = {}) {
+export async function open(browser, url, { before, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
+  if (before) await context.addInitScript(before);
   const tab = await context.newPage();
   const wrong = [];
   tab.on("pageerror", (error) => wrong.push(String(error)));
   tab.on("console", (message) => { if (message.type() === "error") wrong.push(message.text()); });
   tab.on("request", (request) => { if (/^https?:/.test(request.url())) wrong.push(`asked for ${request.url()}`); });
   await tab.goto(url);
-  await tab.waitForSelector("#chart svg");
+  await tab.waitForSelector("#chart svg", { timeout: 120_000 });
   return { tab, context, wrong };
 }

@@ -19,8 +19,9 @@ export function serve(...args) {
 }
 
 /** Opens a page and collects what goes wrong on it: errors, and any request that leaves the server. */
-export async function visit(browser, url, options = {}) {
+export async function visit(browser, url, { before, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1366, height: 768 }, ...options });
+  if (before) await context.addInitScript(before);
   const tab = await context.newPage();
   const wrong = [];
   const origin = new URL(url).origin;

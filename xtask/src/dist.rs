@@ -6,6 +6,9 @@ use crate::site;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 
+/// The file name of the program.
+const PROGRAM: &str = if cfg!(windows) { "preflop.exe" } else { "preflop" };
+
 /// Builds and tries all parts, or those whose name contains `only`. What cannot be built here is named at the end.
 pub fn run(root: &Path, only: &str) -> anyhow::Result<()> {
     let dist = root.join("target/dist");
@@ -16,7 +19,11 @@ pub fn run(root: &Path, only: &str) -> anyhow::Result<()> {
         step("packages", || packages(root))?;
     }
     if wanted("program") {
-        step("program", || binary(root, &dist))?;
+        let target = target(root)?;
+        if target.ends_with("-linux-gnu") {
+            left_out.push("program that runs on every Linux (apt install musl-tools)");
+        }
+        step("program", || binary(root, &dist, &target))?;
     }
     if wanted("wheel") {
         step("wheel", || wheel(root, &dist))?;
@@ -76,17 +83,33 @@ pub fn whole(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What the program is built for: on Linux no library of the system, where the compiler for that is at hand.
+fn target(root: &Path) -> anyhow::Result<String> {
+    let host = host(root)?;
+    if host.ends_with("-linux-gnu") && works(&mut program(root, "musl-gcc", &["--version"])) {
+        return Ok(host.replace("-gnu", "-musl"));
+    }
+    Ok(host)
+}
+
 /// The program with the core for the browser inside, its man pages and completions, as one archive.
-fn binary(root: &Path, dist: &Path) -> anyhow::Result<()> {
+fn binary(root: &Path, dist: &Path, target: &str) -> anyhow::Result<()> {
     let core = page::core(root)?;
-    succeed(
-        cargo(root, &["build", "--release", "--quiet", "--locked", "-p", "preflop"]).env(page::CORE, core),
-    )?;
+    succeed(&mut program(root, "rustup", &["target", "add", target]))?;
+    let build = ["build", "--release", "--quiet", "--locked", "-p", "preflop", "--target", target];
+    succeed(cargo(root, &build).env(page::CORE, core))?;
+    let built = root.join("target").join(target).join("release").join(PROGRAM);
     let folder = dist.join("preflop");
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(folder.join("completions"))?;
-    let preflop = folder.join("preflop");
-    std::fs::copy(root.join("target/release/preflop"), &preflop).context("no program was built")?;
+    let preflop = folder.join(PROGRAM);
+    std::fs::copy(&built, &preflop).context("no program was built")?;
+    if target.ends_with("-musl") {
+        // Of a program that needs nothing `ldd` says so, in one way or the other.
+        let needs = program(root, "ldd", &[&preflop.to_string_lossy()]).output().context("cannot run ldd")?;
+        let needs = String::from_utf8_lossy(&needs.stdout).into_owned();
+        anyhow::ensure!(!needs.contains("=>"), "the program needs libraries of the system:\n{needs}");
+    }
     for name in ["LICENSE", "README.md", "CHANGELOG.md"] {
         std::fs::copy(root.join(name), folder.join(name))?;
     }
@@ -107,11 +130,11 @@ fn binary(root: &Path, dist: &Path) -> anyhow::Result<()> {
     let bytes = std::fs::metadata(folder.join("preflop.html"))?.len();
     anyhow::ensure!(bytes <= page::MOST_BYTES, "the page has {bytes} bytes");
     println!("    the page has {} kB", bytes / 1000);
-    let archive = format!("preflop-{}-{}.tar.gz", version(root)?, host(root)?);
+    let archive = format!("preflop-{}-{target}.tar.gz", version(root)?);
     succeed(&mut program(dist, "tar", &["-czf", &archive, "preflop"]))
 }
 
-/// The wheel, installed into a fresh environment and asked.
+/// The wheel with the core for the browser inside, installed into a fresh environment and asked.
 fn wheel(root: &Path, dist: &Path) -> anyhow::Result<()> {
     let tools = root.join("target/venv-dist");
     if !works(&mut program(root, tools.join("bin/maturin"), &["--version"])) {
@@ -122,8 +145,10 @@ fn wheel(root: &Path, dist: &Path) -> anyhow::Result<()> {
     let wheels = dist.join("wheels");
     let _ = std::fs::remove_dir_all(&wheels);
     let out = wheels.to_string_lossy().into_owned();
+    let core = page::core(root)?;
     // Maturin reads `profile`, `features` and `locked` from pyproject.toml.
-    succeed(&mut program(root, tools.join("bin/maturin"), &["build", "--quiet", "--out", &out]))?;
+    let build = ["build", "--quiet", "--out", &out];
+    succeed(program(root, tools.join("bin/maturin"), &build).env(page::CORE, core))?;
     let built: Vec<PathBuf> = std::fs::read_dir(&wheels)?.filter_map(|e| Some(e.ok()?.path())).collect();
     let [wheel] = built.as_slice() else { anyhow::bail!("{} wheels were built", built.len()) };
     let fresh = dist.join("venv-fresh");
@@ -139,6 +164,7 @@ fn wheel(root: &Path, dist: &Path) -> anyhow::Result<()> {
     ))?;
     let answer: serde_json::Value = serde_json::from_str(&asked)?;
     anyhow::ensure!(answer["iteration_ms"].as_f64().is_some_and(|ms| ms > 1.0), "no prediction: {answer}");
+    output_of(&mut program(&fresh, fresh.join("bin/preflop"), &["page", "-o", "preflop.html"]))?;
     std::fs::remove_dir_all(&fresh).context("cannot remove the fresh environment")
 }
 

@@ -46,7 +46,31 @@ pub fn blocks(root: &Path) -> anyhow::Result<()> {
         anyhow::ensure!(said.contains(says), "the block `{name}` does not say `{says}`:\n{said}");
         println!("    {name}: {} lines", said.lines().count());
     }
-    std::fs::remove_file(root.join("report.html")).context("the block `report` wrote no report.html")
+    std::fs::remove_file(root.join("report.html")).context("the block `report` wrote no report.html")?;
+    let tasks = tasks(&readme)?;
+    for task in &tasks {
+        // Files that the reader has: a recording; and what is written goes where nothing is kept.
+        let script =
+            task.replace("trace.json.gz", "examples/step.json.gz").replace(" -o ", " -o target/readme-");
+        let script = script.replacen("preflop ", "target/debug/preflop ", 1);
+        output_of(&mut program(root, "bash", &["-euo", "pipefail", "-c", &script]))
+            .with_context(|| format!("`{task}`, of the table of tasks"))?;
+    }
+    println!("    {} tasks of the table", tasks.len());
+    Ok(())
+}
+
+/// The commands of the table "I want to ..", but for the server, which does not end.
+fn tasks(readme: &str) -> anyhow::Result<Vec<String>> {
+    let (_, rest) = readme.split_once("\n## I want to ...\n").context("README.md has no table of tasks")?;
+    let rows = rest.lines().skip_while(|l| !l.starts_with("|---")).skip(1).take_while(|l| l.starts_with('|'));
+    let commands = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
+    let tasks: Vec<String> = commands
+        .filter(|c| c.starts_with("preflop ") && !c.starts_with("preflop serve"))
+        .map(str::to_string)
+        .collect();
+    anyhow::ensure!(tasks.len() >= 9, "the table of tasks has {} commands", tasks.len());
+    Ok(tasks)
 }
 
 /// Runs the block that records a step, with a Python that has the package installed.
@@ -59,4 +83,20 @@ pub fn python_block(root: &Path, python: &Path) -> anyhow::Result<()> {
     let said = output_of(&mut program(root, "bash", &["-euo", "pipefail", "-c", &script]))?;
     anyhow::ensure!(said.contains("ms"), "the block `python` predicts nothing:\n{said}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_of_tasks_are_read_off_the_table() {
+        let rows: String = (0..9).map(|i| format!("| task {i} | `preflop gpus show {i}` |\n")).collect();
+        let readme = format!(
+            "x\n## I want to ...\n\n| I want to | command |\n|---|---|\n{rows}| try | `preflop serve`; `cargo x` |\n\n| not | `preflop models` |\n"
+        );
+        let tasks = tasks(&readme).unwrap();
+        assert_eq!(tasks.len(), 9);
+        assert_eq!(tasks[8], "preflop gpus show 8");
+    }
 }

@@ -99,8 +99,8 @@ fn browser(root: &Path) -> anyhow::Result<()> {
         succeed(&mut program(root, "apt-get", &["update", "-qq"]))?;
         succeed(&mut program(root, "apt-get", &["install", "-y", "-qq", "chromium"]))?;
     }
-    // `npm ci` refuses lock files that name other platforms' optional binaries without their packages.
-    succeed(&mut program(&web, "npm", &["install", "--silent", "--no-audit", "--no-fund"]))?;
+    // `npm ci` refuses lock files that name other platforms' optional binaries without their packages; the lock file stays as it is.
+    succeed(&mut program(&web, "npm", &["install", "--no-save", "--silent", "--no-audit", "--no-fund"]))?;
     bundle::check(root)?;
     // The program of this tree, not one that an earlier build left behind.
     let core = page::core(root)?;

@@ -1,8 +1,8 @@
 //! `predict --launches`: what the GPU would run, kernel by kernel, as a profiler lists it.
 
+use crate::grid::Grid;
 use crate::output::{self, Align, Output};
 use crate::shape;
-use comfy_table::Cell;
 use preflop_core::model::Iteration;
 use preflop_core::schedule::timeline::Scheduled;
 use preflop_core::time::IterationPrediction;
@@ -67,34 +67,20 @@ pub fn rows<'a>(
 
 /// The rows as a table; narrow terminals do without grid, tile and start.
 pub fn write(out: &mut impl Write, rows: &[Row], output: &Output) -> io::Result<()> {
-    let wide = output.width >= 100;
-    let mut header = vec![];
-    if wide {
-        header.push(("start", Align::Right));
-    }
-    header.extend([("kernel", Align::Left), ("layer", Align::Left)]);
-    if wide {
-        header.extend([("tile", Align::Left), ("grid", Align::Right)]);
-    }
-    header.extend([("count", Align::Right), ("time", Align::Right), ("bound", Align::Left)]);
-    let mut table = output.table(&header);
-    for row in rows {
-        let mut cells = vec![];
-        if wide {
-            cells.push(Cell::new(output::time(Seconds(row.start_us / 1e6))));
-        }
-        cells.push(Cell::new(row.kernel));
-        cells.push(Cell::new(shape::shortened(row.name, if wide { 32 } else { 18 })));
-        if wide {
-            cells.push(Cell::new(row.tile.map_or_else(String::new, |[m, n]| format!("{m}x{n}"))));
-            cells.push(Cell::new(row.grid.map_or_else(String::new, |g| output::grouped(g as u64))));
-        }
-        cells.push(Cell::new(row.count));
-        cells.push(Cell::new(output::time(Seconds(row.time_us / 1e6))));
-        cells.push(Cell::new(row.bound));
-        table.add_row(cells);
-    }
-    output::write_table(out, &table)?;
+    let longest = if output.width >= 100 { 32 } else { 18 };
+    let mut grid = Grid::default();
+    let time = |us: f64| output::time(Seconds(us / 1e6));
+    grid.add("start", Align::Right, 5, rows.iter().map(|r| time(r.start_us)));
+    grid.add("kernel", Align::Keep, 0, rows.iter().map(|r| shape::shortened(r.kernel, longest)));
+    grid.add("layer", Align::Keep, 1, rows.iter().map(|r| shape::shortened(r.name, longest)));
+    let tile = |r: &Row| r.tile.map_or_else(String::new, |[m, n]| format!("{m}x{n}"));
+    grid.add("tile", Align::Keep, 3, rows.iter().map(tile));
+    let blocks = |r: &Row| r.grid.map_or_else(String::new, |g| output::grouped(g as u64));
+    grid.add("grid", Align::Right, 4, rows.iter().map(blocks));
+    grid.add("count", Align::Right, 2, rows.iter().map(|r| r.count.to_string()));
+    grid.add("time", Align::Right, 0, rows.iter().map(|r| time(r.time_us)));
+    grid.add("bound", Align::Keep, 1, rows.iter().map(|r| r.bound.to_string()));
+    grid.write(out, output)?;
     let all: u32 = rows.iter().map(|r| r.count).sum();
     writeln!(out, "{}", output.dim(&format!("{} launches", output::grouped(u64::from(all)))))
 }

@@ -2,9 +2,8 @@
 
 use crate::grid::Grid;
 use crate::launches;
-use crate::output::{self, Align, Output};
+use crate::output::{self, Align, Color, Output};
 use crate::shape;
-use comfy_table::Color;
 use preflop_api::predict::{Answer, steps};
 use preflop_core::cost::fit::Change;
 use preflop_core::model::{Iteration, MemoryUse, Phase, Precision, Step};
@@ -102,11 +101,7 @@ impl<'a> Report<'a> {
     pub fn write(&self, out: &mut impl Write, output: &Output) -> io::Result<()> {
         let q = self.answer.question;
         let seq = q.seq.map_or_else(String::new, |s| format!(", sequence {s}"));
-        let mode = match q.mode {
-            "train" => "training",
-            "infer" => "inference",
-            step => step,
-        };
+        let mode = mode_words(q.mode);
         let seq = q.context.map_or(seq, |c| format!(", context {c}"));
         let gpu =
             if self.gpu.title == self.gpu.name { String::new() } else { format!(" ({})", self.gpu.title) };
@@ -120,11 +115,7 @@ impl<'a> Report<'a> {
                 let _ = write!(run, ", {what}{said}");
             }
         }
-        let optimizer = match (q.optimizer, q.optimizer_implementation) {
-            (Some(rule), Some(how)) => format!(", {rule} ({how})"),
-            (Some(_), None) => ", no optimizer".to_owned(),
-            (None, _) => String::new(),
-        };
+        let optimizer = optimizer_words(q.optimizer, q.optimizer_implementation);
         let precision = Precision::ALL.into_iter().find(|p| p.name() == q.precision);
         let precision = precision.map_or(q.precision, |p| p.words(self.gpu.has(Dtype::Tf32)));
         let title = format!(
@@ -281,8 +272,7 @@ impl<'a> Report<'a> {
         }
         grid.add("bound", Align::Keep, 3, shown().map(|g| g.bound.name().to_string()));
         grid.tint(bound_color);
-        let (table, _) = grid.table(output);
-        output::write_table(out, &table)?;
+        grid.write(out, output)?;
         if groups.len() > SHOWN {
             let rest: Seconds = groups.iter().skip(SHOWN).map(|g| g.time).sum();
             let line = format!(
@@ -383,6 +373,24 @@ impl<'a> Report<'a> {
             Some(batch) => format!("{what} A batch of {batch} fits."),
             None => format!("{what} Capture the graph with a smaller batch, or take a GPU with more memory."),
         }
+    }
+}
+
+/// A mode inside a title.
+pub fn mode_words(mode: &str) -> &str {
+    match mode {
+        "train" => "training",
+        "infer" => "inference",
+        step => step,
+    }
+}
+
+/// The optimizer's rule and implementation inside a title, where there is a step.
+pub fn optimizer_words(rule: Option<&str>, implementation: Option<&str>) -> String {
+    match (rule, implementation) {
+        (Some(rule), Some(how)) => format!(", {rule} ({how})"),
+        (Some(_), None) => ", no optimizer".to_owned(),
+        (None, _) => String::new(),
     }
 }
 

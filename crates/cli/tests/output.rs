@@ -2,6 +2,7 @@
 // A helper that fails should fail the test that called it.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::HashSet;
 use std::process::Command;
 
 fn preflop(args: &[&str]) -> Command {
@@ -68,22 +69,74 @@ fn colour_only_where_asked_for() {
     assert!(!text(preflop(&["gpus"]).env("NO_COLOR", "1")).contains('\u{1b}'));
 }
 
+/// Every command that prints a table. Recordings and files lie in the repository's root.
+const TABLES: &str = "gpus
+gpus show h200
+gpus show mi100
+gpus fields
+gpus history
+gpus diff h200 h100
+models
+models show llama-3-8b
+predict resnet50 --gpu h200
+predict bert-base --gpu a100
+predict gpt2 --gpu a100 --launches
+predict llama-2-7b --gpu t4
+predict llama-2-7b --cluster dgx-h100x4 --tp 2 --pp 2
+advise resnet50 --gpu a100
+advise examples/step.json.gz
+generate llama-3-8b --gpu h200 --prompt 2048 --output 512 --rate 5/s
+compare resnet50 --all
+compare resnet50 --precision amp --top 8 --baseline v100
+compare gpt2 --batch auto --gpus t4,l4,a100
+compare resnet50 --epochs 90 --dataset-size 1281167 --budget 50
+compare resnet50 --gpus 8xh100,4xa100
+compare examples/step.json.gz --gpus a100,l4
+roofline resnet50 --gpu h200
+roofline resnet50 --gpu h200 --autotuning
+roofline examples/step.json.gz
+delta resnet152 --gpu titan-xp --unique --compare-prior 1
+explore resnet152 --base titan-xp
+explore gpt2 --base a100 --objective time --vary sm_count=1,2 --vary dram_bw=1,2
+validate --parallel
+transfer examples/step.json.gz --to a100,l4
+explain examples/step.json.gz
+diff examples/step.json.gz examples/step.json.gz
+cluster
+cluster show dgx-h100x4
+cluster diff dgx-h100 dgx-a100
+collective all-reduce --cluster dgx-h100x4
+plan gpt2 --cluster dgx-h100 --global-batch 64
+scale gpt2 --node dgx-h100 --gpus 1..16 --global-batch 64
+prices a10";
+
 #[test]
-fn lists_fit_the_terminal() {
-    for width in [60_usize, 80, 120] {
-        for args in [
-            &["gpus"][..],
-            &["gpus", "show", "mi100"],
-            &["models"],
-            &["predict", "bert-base", "--gpu", "a100"],
-            &["compare", "resnet50", "--all"],
-            &["advise", "resnet50", "--gpu", "a100"],
-        ] {
-            let shown = text(preflop(args).env("COLUMNS", width.to_string()));
+fn tables_fit_the_terminal_and_break_no_words() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let mut wrong = Vec::new();
+    for line in TABLES.lines() {
+        let args: Vec<&str> = line.split(' ').collect();
+        let at = |width: usize| text(preflop(&args).current_dir(root).env("COLUMNS", width.to_string()));
+        // What a wide terminal shows has all the words. Bars are drawn to the width, and notes of GPU files stand below narrow tables alone.
+        let wide = at(200);
+        let words: HashSet<&str> = wide.split_whitespace().collect();
+        for width in [60, 80] {
+            let shown = at(width);
+            let (text, _) = shown.split_once("Left out for want of").unwrap_or((&shown, ""));
+            let (text, _) = text.split_once("\nNotes\n").unwrap_or((text, ""));
             let longest = shown.lines().map(|l| l.chars().count()).max().unwrap();
-            assert!(longest <= width, "{args:?}: {longest} columns of {width}");
+            if longest > width {
+                wrong.push(format!("{line}: {longest} columns of {width}"));
+            }
+            let whole =
+                |word: &&str| words.contains(word) || word.contains("..") || word.contains(['█', '░']);
+            let broken: Vec<&str> = text.split_whitespace().filter(|w| !whole(w)).take(5).collect();
+            if !broken.is_empty() {
+                wrong.push(format!("{line} at {width}: {broken:?}"));
+            }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

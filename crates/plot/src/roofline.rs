@@ -2,6 +2,7 @@
 
 use kuva::plot::scatter::MarkerShape;
 use kuva::render::layout::TickFormat;
+use preflop_units::format::short_si;
 use std::sync::Arc;
 
 /// Colours that stay apart for colour-blind readers (Okabe and Ito 2008, with a grey), each with a marker, so
@@ -59,32 +60,8 @@ pub struct Series {
     pub joined: bool,
 }
 
-/// `1.5 GB`: at most two digits after the point, none that say nothing.
-pub(crate) fn si(x: f64, unit: &str) -> String {
-    const PREFIXES: [(&str, f64); 11] = [
-        ("E", 1e18),
-        ("P", 1e15),
-        ("T", 1e12),
-        ("G", 1e9),
-        ("M", 1e6),
-        ("k", 1e3),
-        ("", 1.0),
-        ("m", 1e-3),
-        ("\u{b5}", 1e-6),
-        ("n", 1e-9),
-        ("p", 1e-12),
-    ];
-    let fit = PREFIXES.iter().find(|(_, size)| x.abs() >= size * 0.999_5);
-    let (prefix, size) = fit.copied().unwrap_or(("f", 1e-15));
-    let mut number = format!("{:.2}", x / size);
-    if number.contains('.') {
-        number.truncate(number.trim_end_matches('0').trim_end_matches('.').len());
-    }
-    format!("{number} {prefix}{unit}")
-}
-
 pub(crate) fn si_ticks(unit: &'static str) -> TickFormat {
-    TickFormat::Custom(Arc::new(move |x| si(x, unit)))
+    TickFormat::Custom(Arc::new(move |x| short_si(x, unit)))
 }
 
 /// Smallest and largest of the positive numbers.
@@ -98,15 +75,6 @@ pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_short() {
-        assert_eq!(si(1e-6, "s"), "1 \u{b5}s");
-        assert_eq!(si(1.5e9, "B"), "1.5 GB");
-        assert_eq!(si(4.8e12, "B/s"), "4.8 TB/s");
-        assert_eq!(si(100.0, "FLOP/B"), "100 FLOP/B");
-        assert_eq!(si(1e-9, "s"), "1 ns");
-    }
 
     #[test]
     fn extents_leave_out_what_has_no_logarithm() {

@@ -1,6 +1,6 @@
 //! The classic Roofline (rate over intensity) and its hierarchical form: one point per memory level, on one height.
 
-use crate::roofline::{FLAG, GUIDE_TEXT, extent, si, si_ticks, style};
+use crate::roofline::{FLAG, GUIDE_TEXT, extent, si_ticks, style};
 use crate::{Chart, PlotError};
 use kuva::plot::scatter::MarkerShape;
 use kuva::plot::{LegendEntry, LegendPosition, LegendShape, LinePlot, ScatterPlot};
@@ -8,6 +8,7 @@ use kuva::render::color::Color;
 use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
 use kuva::render::render::{Primitive, TextAnchor, render_multiple};
+use preflop_units::format::short_si;
 use std::sync::Arc;
 
 /// One piece of work.
@@ -156,7 +157,7 @@ impl RooflineChart {
             // A roof too near to the one above it goes without words; the legend of numbers is the table.
             if labelled / roof.rate >= LABEL_GAP {
                 labelled = roof.rate;
-                let text = format!("{} {}", roof.name, si(roof.rate, "FLOP/s"));
+                let text = format!("{} {}", roof.name, short_si(roof.rate, "FLOP/s"));
                 names.push((text, roof.rate));
             }
         }
@@ -246,7 +247,7 @@ impl RooflineChart {
             }
         }
         for (i, level) in self.levels.iter().chain(&self.more_levels).enumerate() {
-            let label = format!("{} {}", level.name, si(level.rate, "B/s"));
+            let label = format!("{} {}", level.name, short_si(level.rate, "B/s"));
             let dash = Some(DASHES[i % DASHES.len()].to_string());
             entries.push(LegendEntry { dasharray: dash, ..entry(&label, "#333333", LegendShape::Line) });
         }

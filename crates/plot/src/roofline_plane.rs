@@ -1,6 +1,6 @@
 //! The time plane: work as bytes and FLOPs, its time on the same diagonal, one joined to the other.
 
-use crate::roofline::{FLAG, GUIDE, GUIDE_TEXT, Mark, Series, extent, si, si_ticks, style};
+use crate::roofline::{FLAG, GUIDE, GUIDE_TEXT, Mark, Series, extent, si_ticks, style};
 use crate::{Chart, PlotError};
 use kuva::plot::scatter::MarkerShape;
 use kuva::plot::{LegendEntry, LegendPosition, LegendShape, LinePlot, ScatterPlot};
@@ -8,6 +8,7 @@ use kuva::render::annotations::TextAnnotation;
 use kuva::render::layout::Layout;
 use kuva::render::plots::Plot;
 use kuva::render::render::render_multiple;
+use preflop_units::format::short_si;
 
 /// A launch box: everything inside takes less than launching it.
 #[derive(Debug, Clone, PartialEq)]
@@ -177,8 +178,8 @@ impl PlaneChart {
             .with_log_y2()
             .with_x_label(format!("{} bytes", self.level))
             .with_y_label("FLOPs")
-            .with_x2_label(format!("byte time at {}", si(w, "B/s")))
-            .with_y2_label(format!("FLOP time at {} ({})", si(p, "FLOP/s"), self.roof))
+            .with_x2_label(format!("byte time at {}", short_si(w, "B/s")))
+            .with_y2_label(format!("FLOP time at {} ({})", short_si(p, "FLOP/s"), self.roof))
             .with_x_tick_format(si_ticks("B"))
             .with_y_tick_format(si_ticks("FLOP"))
             .with_x2_tick_format(micro_ticks())
@@ -361,7 +362,7 @@ impl PlaneChart {
             None,
         ));
         entries.push(entry("hollow: its work".into(), "#333333", LegendShape::Line, None));
-        let balance = format!("balance {}", si(self.balance(), "FLOP/B"));
+        let balance = format!("balance {}", short_si(self.balance(), "FLOP/B"));
         entries.push(entry(balance, "#333333", LegendShape::Line, Some("6 4")));
         if !self.boxes.is_empty() {
             entries.push(entry("launch box".into(), "#8c510a", LegendShape::Line, Some("8 3 2 3")));
@@ -384,7 +385,7 @@ fn diagonal(frame: &Frame, relative: f64) -> Option<((f64, f64), (f64, f64))> {
 }
 
 fn micro_ticks() -> kuva::render::layout::TickFormat {
-    kuva::render::layout::TickFormat::Custom(std::sync::Arc::new(|us| si(us * 1e-6, "s")))
+    kuva::render::layout::TickFormat::Custom(std::sync::Arc::new(|us| short_si(us * 1e-6, "s")))
 }
 
 #[cfg(test)]

@@ -4,13 +4,16 @@ use super::compare::Comparison;
 use super::explain::{Explanation, Part, Untimed};
 use super::stalls::Counted;
 use preflop_units::format::{count, percent, three_digits as digits};
-use std::fmt::Write as _;
+use preflop_units::text::{Align, Table, hanging, wrapped};
 
 /// How a report is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// Aligned columns for a terminal.
-    Text,
+    /// Lines and tables for a terminal of so many columns.
+    Text {
+        /// Columns of the terminal.
+        width: usize,
+    },
     /// Markdown.
     Markdown,
 }
@@ -58,47 +61,46 @@ impl Page {
 
     fn heading(&mut self, text: &str) {
         match self.style {
-            Style::Text => self.line(&format!("\n{text}")),
+            Style::Text { .. } => self.line(&format!("\n{text}")),
             Style::Markdown => self.line(&format!("\n## {text}\n")),
         }
     }
 
     fn list(&mut self, text: &str) {
         match self.style {
-            Style::Text => self.line(&format!("  {text}")),
+            Style::Text { width } => self.line(&hanging("  ", text, width)),
             Style::Markdown => self.line(&format!("- {text}")),
         }
     }
 
-    /// The first column stands left, the others right.
-    fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
-        if self.style == Style::Markdown {
-            self.line(&format!("| {} |", header.join(" | ")));
+    fn title(&mut self, text: &str) {
+        match self.style {
+            Style::Text { width } => self.line(&wrapped(text, width, "  ")),
+            Style::Markdown => self.line(&format!("# {text}")),
+        }
+    }
+
+    /// The first column stands left, the others right, each with the rank by which it is left out where there is no room.
+    fn table(&mut self, header: &[(&str, u8)], rows: &[Vec<String>]) {
+        let Style::Text { width } = self.style else {
+            let titles: Vec<&str> = header.iter().map(|(title, _)| *title).collect();
+            self.line(&format!("| {} |", titles.join(" | ")));
             self.line(&format!("|---|{}", "---:|".repeat(header.len().saturating_sub(1))));
             for row in rows {
                 let cells: Vec<String> = row.iter().map(|c| c.replace('|', "\\|")).collect();
                 self.line(&format!("| {} |", cells.join(" | ")));
             }
             return;
-        }
-        let width = |i: usize| {
-            rows.iter()
-                .filter_map(|r| r.get(i))
-                .map(String::as_str)
-                .chain(header.get(i).copied())
-                .map(|c| c.chars().count())
-                .max()
-                .unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..header.len()).map(width).collect();
-        let head: Vec<String> = header.iter().map(|h| (*h).to_string()).collect();
-        for row in std::iter::once(&head).chain(rows) {
-            let mut line = String::from(" ");
-            for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
-                let _ = if i == 0 { write!(line, " {cell}{pad}") } else { write!(line, "  {pad}{cell}") };
-            }
-            self.line(line.trim_end());
+        let align = |i: usize| if i == 0 { Align::Left } else { Align::Right };
+        let columns: Vec<(&str, Align, u8)> =
+            header.iter().enumerate().map(|(i, (title, rank))| (*title, align(i), *rank)).collect();
+        let mut table = Table::new(&columns);
+        for row in rows {
+            table.row(row.iter().cloned());
+        }
+        for line in table.lines(width.saturating_sub(2), &|_, _, text| text.to_string()).0 {
+            self.line(&format!("  {line}"));
         }
     }
 
@@ -111,7 +113,7 @@ impl Page {
             .iter()
             .map(|p| vec![p.name.clone(), ms(p.time_ms), percent(p.share), count(p.launches)])
             .collect();
-        self.table(&["", "GPU time", "share", "launches"], &rows);
+        self.table(&[("", 0), ("GPU time", 0), ("share", 0), ("launches", 1)], &rows);
     }
 
     fn counters(&mut self, counters: &[Counted]) {
@@ -134,7 +136,7 @@ impl Page {
                 ]
             })
             .collect();
-        self.table(&["kernel", "time us", "GFLOP", "DRAM MB", "occupancy %"], &rows);
+        self.table(&[("kernel", 0), ("time us", 0), ("GFLOP", 2), ("DRAM MB", 2), ("occupancy %", 1)], &rows);
         let stalled: Vec<Vec<String>> = counters
             .iter()
             .filter_map(|c| c.stalls.map(|s| (c, s)))
@@ -156,7 +158,16 @@ impl Page {
             .collect();
         if !stalled.is_empty() {
             self.heading("Why warps stall");
-            let header = ["kernel", "execution", "memory", "sync", "pipe busy", "fetch", "gmma", "other"];
+            let header = [
+                ("kernel", 0),
+                ("execution", 1),
+                ("memory", 0),
+                ("sync", 2),
+                ("pipe busy", 2),
+                ("fetch", 3),
+                ("gmma", 3),
+                ("other", 4),
+            ];
             self.table(&header, &stalled);
         }
     }
@@ -167,7 +178,7 @@ pub fn explanation(e: &Explanation, style: Style) -> String {
     let mut page = Page::new(style);
     let place = e.gpu.as_deref().or(e.device.as_deref()).unwrap_or("an unknown GPU");
     let title = format!("{} ({}) on {place}", e.source, e.format.name());
-    page.line(&if style == Style::Markdown { format!("# {title}") } else { title });
+    page.title(&title);
     page.heading("One iteration");
     page.list(&format!(
         "iteration {}, GPU busy {} in {} launches",
@@ -216,7 +227,7 @@ pub fn explanation(e: &Explanation, style: Style) -> String {
     .iter()
     .map(|(name, x)| vec![(*name).to_string(), ms(*x), share(*x)])
     .collect();
-    page.table(&["", "time", "of the iteration"], &rows);
+    page.table(&[("", 0), ("time", 0), ("of the iteration", 1)], &rows);
     let t = &e.timeline;
     if t.communication_ms > 0.0 || t.memcpy_ms > 0.0 {
         page.list(&format!(
@@ -242,7 +253,7 @@ pub fn explanation(e: &Explanation, style: Style) -> String {
             vec![
                 short(&o.name),
                 o.phase.unwrap_or("-").to_string(),
-                digits(o.count),
+                count(o.count),
                 ms(o.time_ms),
                 percent(o.share),
                 optional(o.tflops, digits),
@@ -253,7 +264,17 @@ pub fn explanation(e: &Explanation, style: Style) -> String {
         })
         .collect();
     page.table(
-        &["operator", "pass", "calls", "GPU time", "share", "TFLOP/s", "GB/s", "of the roof", "roof"],
+        &[
+            ("operator", 0),
+            ("pass", 3),
+            ("calls", 4),
+            ("GPU time", 0),
+            ("share", 0),
+            ("TFLOP/s", 5),
+            ("GB/s", 5),
+            ("of the roof", 2),
+            ("roof", 2),
+        ],
         &rows,
     );
     if e.operators.len() > MOST_ROWS {
@@ -295,7 +316,7 @@ fn reading(page: &mut Page, reading: &super::Reading) {
 pub fn untimed(u: &Untimed, style: Style) -> String {
     let mut page = Page::new(style);
     let title = format!("{} ({}): no GPU times", u.source, u.format.name());
-    page.line(&if style == Style::Markdown { format!("# {title}") } else { title });
+    page.title(&title);
     if !u.operators.is_empty() {
         page.heading("Operators");
         let rows: Vec<Vec<String>> = u
@@ -304,7 +325,7 @@ pub fn untimed(u: &Untimed, style: Style) -> String {
             .take(MOST_ROWS)
             .map(|o| vec![short(&o.name), o.count.to_string(), digits(o.flops / 1e9), digits(o.bytes / 1e6)])
             .collect();
-        page.table(&["operator", "calls", "GFLOP", "MB"], &rows);
+        page.table(&[("operator", 0), ("calls", 1), ("GFLOP", 0), ("MB", 0)], &rows);
     }
     page.counters(&u.counters);
     reading(&mut page, &u.reading);
@@ -315,7 +336,7 @@ pub fn untimed(u: &Untimed, style: Style) -> String {
 pub fn comparison(c: &Comparison, style: Style) -> String {
     let mut page = Page::new(style);
     let title = format!("{} -> {}", c.before, c.after);
-    page.line(&if style == Style::Markdown { format!("# {title}") } else { title });
+    page.title(&title);
     let row = |name: &str, a: f64, b: f64| {
         let ratio = if a > 0.0 { format!("{}x", digits(b / a)) } else { "-".to_string() };
         let sign = if b >= a { "+" } else { "-" };
@@ -327,11 +348,11 @@ pub fn comparison(c: &Comparison, style: Style) -> String {
         row("GPU busy", c.before_gpu_busy_ms, c.after_gpu_busy_ms),
         row("host", c.before_host_ms, c.after_host_ms),
     ];
-    page.table(&["", "before", "after", "change", "ratio"], &rows);
+    page.table(&[("", 0), ("before", 1), ("after", 1), ("change", 0), ("ratio", 0)], &rows);
     page.heading("By operator, the largest change first");
     let rows: Vec<Vec<String>> =
         c.operators.iter().take(2 * MOST_ROWS).map(|o| row(&o.name, o.before_ms, o.after_ms)).collect();
-    page.table(&["operator", "before", "after", "change", "ratio"], &rows);
+    page.table(&[("operator", 0), ("before", 1), ("after", 1), ("change", 0), ("ratio", 0)], &rows);
     page.out
 }
 
@@ -342,14 +363,14 @@ mod tests {
     #[test]
     fn both_styles_hold_the_same_cells() {
         let rows = [vec!["a|b".to_string(), "1".to_string()]];
-        let mut text = Page::new(Style::Text);
-        text.table(&["name", "n"], &rows);
+        let mut text = Page::new(Style::Text { width: 80 });
+        text.table(&[("name", 0), ("n", 0)], &rows);
         assert_eq!(text.out, "  name  n\n  a|b   1\n");
         let mut page = Page::new(Style::Markdown);
         page.line("k<<img src=x onerror=alert(1)>>\u{1b}[2J");
         assert_eq!(page.out, "k&lt;&lt;img src=x onerror=alert(1)&gt;&gt; [2J\n");
         let mut markdown = Page::new(Style::Markdown);
-        markdown.table(&["name", "n"], &rows);
+        markdown.table(&[("name", 0), ("n", 0)], &rows);
         assert_eq!(markdown.out, "| name | n |\n|---|---:|\n| a\\|b | 1 |\n");
     }
 }

@@ -26,7 +26,19 @@ pub fn three_digits(x: f64) -> String {
 
 /// A value with the SI prefix that leaves one to three digits before the point.
 pub fn si(x: f64, unit: &str) -> String {
-    const PREFIXES: [(&str, f64); 9] = [
+    scaled(x, unit, three_digits)
+}
+
+/// The same for ticks of a chart: no zeros behind the last digit that says something.
+pub fn short_si(x: f64, unit: &str) -> String {
+    scaled(x, unit, |x| {
+        let text = three_digits(x);
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
+    })
+}
+
+fn scaled(x: f64, unit: &str, digits: impl Fn(f64) -> String) -> String {
+    const PREFIXES: [(&str, f64); 10] = [
         ("E", 1e18),
         ("P", 1e15),
         ("T", 1e12),
@@ -36,14 +48,15 @@ pub fn si(x: f64, unit: &str) -> String {
         ("", 1.0),
         ("m", 1e-3),
         ("u", 1e-6),
+        ("n", 1e-9),
     ];
     // Half a digit early, so that 999.6 k reads as 1.00 M.
     let fit = PREFIXES.iter().find(|(_, size)| x.abs() >= size * 0.9995);
-    let (prefix, size) = fit.copied().unwrap_or(("n", 1e-9));
+    let (prefix, size) = fit.copied().unwrap_or(("p", 1e-12));
     if x == 0.0 {
         return format!("0 {unit}");
     }
-    format!("{} {prefix}{unit}", three_digits(x / size))
+    format!("{} {prefix}{unit}", digits(x / size))
 }
 
 /// A time: `1.23 ms`.
@@ -138,6 +151,16 @@ mod tests {
         assert_eq!(memory(Bytes::from_mib(512.0)), "512 MiB");
         assert_eq!(memory(Bytes::from_mib(2048.0)), "2.00 GiB");
         assert_eq!(grouped(25_557_032), "25 557 032");
+        assert_eq!((si(1e-9, "s").as_str(), si(2e-12, "s").as_str()), ("1.00 ns", "2.00 ps"));
+        for (x, unit, text) in [
+            (1e-6, "s", "1 us"),
+            (1.5e9, "B", "1.5 GB"),
+            (4.8e12, "B/s", "4.8 TB/s"),
+            (100.0, "FLOP/B", "100 FLOP/B"),
+            (1e-9, "s", "1 ns"),
+        ] {
+            assert_eq!(short_si(x, unit), text);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod format;
 pub mod math;
 pub mod names;
 mod quantities;
+pub mod text;
 
 pub use dtype::Dtype;
 pub use quantities::*;

@@ -82,6 +82,38 @@ export function gainChart(designs: WholeDesign[], own: string, width: number): C
   });
 }
 
+/** Where a name may stand beside its point: to the right, to the left, over it, under it, at its corners; the last two, farther off, are for the front alone. */
+const SIDES: [number, number, "start" | "middle" | "end"][] = [[8, 0, "start"], [-8, 0, "end"], [0, -13, "middle"], [0, 13, "middle"], [7, -11, "start"], [7, 11, "start"], [-7, -11, "end"], [-7, 11, "end"], [0, -24, "middle"], [0, 24, "middle"]];
+
+/** Names of points where they cover no other name, no point and no part of the line that joins the front. Points on the front are named first, and where there
+ * is no such place, over points that are not on it. */
+function placed<T extends { gpu: string; pareto: boolean }>(points: T[], front: T[], at: (p: T) => [number, number], [wide, high]: [number, number], small: boolean): { point: T; dx: number; dy: number; anchor: "start" | "middle" | "end" }[] {
+  type Box = [number, number, number, number];
+  const around = ([x, y]: [number, number], r: number): Box => [x - r, x + r, y - r, y + r];
+  const line = front.slice(1).flatMap((p, i): Box[] => {
+    const [[x0, y0], [x1, y1]] = [at(front[i]), at(p)];
+    const steps = Math.ceil(Math.hypot(x1 - x0, y1 - y0) / 6);
+    return Array.from({ length: steps }, (_, k) => around([x0 + ((x1 - x0) * (k + 1)) / steps, y0 + ((y1 - y0) * (k + 1)) / steps], 2));
+  });
+  const strict: Box[] = [...line, ...front.map((p) => around(at(p), 4))];
+  const others = points.filter((p) => !p.pareto).map((p) => around(at(p), 4));
+  const names: Box[] = [];
+  const out: ReturnType<typeof placed<T>> = [];
+  for (const point of points) {
+    const [[x, y], long] = [at(point), point.gpu.length * (small ? 5.4 : 6.8)];
+    const box = ([dx, dy, anchor]: (typeof SIDES)[number]): Box => {
+      const left = x + dx - (anchor === "start" ? 0 : anchor === "end" ? long : long / 2);
+      return [left, left + long, y + dy - 7, y + dy + 7];
+    };
+    const free = ([l, r, t, b]: Box, taken: Box[]): boolean => l > -2 && r < wide + 24 && t > -20 && b < high && taken.every((o) => r <= o[0] || o[1] <= l || b <= o[2] || o[3] <= t);
+    const side = SIDES.slice(0, point.pareto ? SIDES.length : -2).find((s) => free(box(s), [...strict, ...others, ...names])) ?? (point.pareto ? SIDES.find((s) => free(box(s), [...strict, ...names])) ?? SIDES.find((s) => free(box(s), names)) : undefined);
+    if (!side) continue;
+    names.push(box(side));
+    out.push({ point, dx: side[0], dy: side[1], anchor: side[2] });
+  }
+  return out;
+}
+
 /** Time of a million samples against their price; the front is joined. */
 export function paretoChart(offers: Offer[], width: number): Chart | null {
   const priced = offers.filter((o) => o.fits && o.usd_per_million_samples !== null && o.usd_per_million_samples > 0)
@@ -89,53 +121,25 @@ export function paretoChart(offers: Offer[], width: number): Chart | null {
   if (priced.length === 0) return null;
   const front = priced.filter((o) => o.pareto).sort((a, b) => a.hours - b.hours);
   const small = width < 520;
-  const span = (values: number[]): [number, number] => [Math.min(...values) / 1.25, Math.max(...values) * 1.35];
-  // Names of points that lie close together would cover each other: the front's come first, then the cheapest.
-  const x = (h: number): number => Math.log(h / span(priced.map((o) => o.hours))[0]) / Math.log(span(priced.map((o) => o.hours))[1] / span(priced.map((o) => o.hours))[0]) * (width - 90);
-  const height = Math.min(460, Math.max(320, width * 0.5));
-  const [u0, u1] = span(priced.map((o) => o.usd));
-  const y = (u: number): number => Math.log(u / u0) / Math.log(u1 / u0) * (height - 70);
-  const labelled: typeof priced = [];
-  const above: typeof priced = [];
-  const below: typeof priced = [];
-  const before: typeof priced = [];
-  const taken: [number, number, number, number][] = [];
-  // Takes a place of the chart (left, right, bottom, top in pixels) if nothing is there.
-  const take = (left: number, middle: number, long: number): boolean => {
-    const [right, bottom, top] = [left + long, middle - 7, middle + 7];
-    if (right > width - 70 || left < 4 || taken.some((t) => left < t[1] && t[0] < right && bottom < t[3] && t[2] < top)) return false;
-    taken.push([left, right, bottom, top]);
-    return true;
-  };
-  // No name covers a point, nor the line that joins the front.
-  for (const o of priced) taken.push([x(o.hours) - 4, x(o.hours) + 4, y(o.usd) - 4, y(o.usd) + 4]);
-  for (const [i, o] of front.slice(1).entries()) {
-    const [x0, y0, x1, y1] = [x(front[i].hours), y(front[i].usd), x(o.hours), y(o.usd)];
-    const steps = Math.ceil(Math.hypot(x1 - x0, y1 - y0) / 6);
-    for (let k = 1; k < steps; k += 1) { const [px, py] = [x0 + ((x1 - x0) * k) / steps, y0 + ((y1 - y0) * k) / steps]; taken.push([px - 2, px + 2, py - 2, py + 2]); }
-  }
-  for (const o of [...priced].sort((a, b) => Number(b.chosen) - Number(a.chosen) || Number(b.pareto) - Number(a.pareto) || a.usd - b.usd)) {
-    const [px, py, long] = [x(o.hours), y(o.usd), o.gpu.length * (small ? 5.6 : 6.8)];
-    if (take(px + 8, py, long)) labelled.push(o);
-    else if (take(px - 8 - long, py, long)) before.push(o);
-    // Over or under it where there is no room beside it.
-    else if (take(px - long / 2, py + 13, long)) above.push(o);
-    else if (take(px - long / 2, py - 13, long)) below.push(o);
-  }
+  // Room on the left for the names of the fastest.
+  const span = (values: number[], room: number): [number, number] => [Math.min(...values) / room, Math.max(...values) * 1.35];
+  const [h0, h1] = span(priced.map((o) => o.hours), small ? 2.2 : 1.35);
+  const [u0, u1] = span(priced.map((o) => o.usd), 1.25);
+  const height = Math.min(460, Math.max(small ? 380 : 320, width * 0.5));
+  const [wide, high] = [width - 62 - 28, height - 26 - 44];
+  const at = (o: { hours: number; usd: number }): [number, number] => [Math.log(o.hours / h0) / Math.log(h1 / h0) * wide, (1 - Math.log(o.usd / u0) / Math.log(u1 / u0)) * high];
+  const names = placed([...priced].sort((a, b) => Number(b.chosen) - Number(a.chosen) || Number(b.pareto) - Number(a.pareto) || a.usd - b.usd), front, at, [wide, high], small);
   const color = (o: Offer): string => (o.keeps_limits === false ? "var(--soft)" : o.pareto ? "#d55e00" : "var(--accent)");
   return draw({
     width, height, marginLeft: 62, marginRight: 28, marginTop: 26, marginBottom: 44, style: style(width),
-    x: { type: "log", domain: span(priced.map((o) => o.hours)), label: "hours for a million samples", labelAnchor: "center", labelArrow: "none", ticks: 5, tickFormat: (v: number) => short(v) },
+    x: { type: "log", domain: [h0, h1], label: "hours for a million samples", labelAnchor: "center", labelArrow: "none", ticks: 5, tickFormat: (v: number) => short(v) },
     y: { type: "log", domain: [u0, u1], label: "US dollars for a million samples", labelArrow: "none", ticks: 5, tickFormat: (v: number) => `$${short(v)}`, grid: true },
     color: { type: "identity" }, symbol: { type: "identity" },
     ariaLabel: "Time against cost of every GPU with its Pareto front", ariaDescription: "The table below has the same figures.",
     marks: [
       Plot.line(front, { x: "hours", y: "usd", stroke: "#d55e00", strokeWidth: 1.5, strokeDasharray: "5 3" }),
       Plot.dot(priced, { x: "hours", y: "usd", r: (o: Offer) => (o.chosen ? 8 : o.pareto ? 5.5 : 4), symbol: (o: Offer) => (o.pareto ? "diamond" : "circle"), fill: color, stroke: (o: Offer) => (o.chosen ? "var(--ink)" : "var(--page)"), strokeWidth: (o: Offer) => (o.chosen ? 2.5 : 0.8), fillOpacity: (o: Offer) => (o.keeps_limits === false ? 0.35 : 0.95) }),
-      Plot.text(above, { x: "hours", y: "usd", text: "gpu", dy: -12, fontSize: small ? 9 : 11, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
-      Plot.text(below, { x: "hours", y: "usd", text: "gpu", dy: 13, fontSize: small ? 9 : 11, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
-      Plot.text(before, { x: "hours", y: "usd", text: "gpu", dx: -8, textAnchor: "end", fontSize: small ? 9 : 11, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
-      Plot.text(labelled, { x: "hours", y: "usd", text: "gpu", dx: 8, textAnchor: "start", fontSize: small ? 9 : 11, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 }),
+      ...names.map((n) => Plot.text([n.point], { x: "hours", y: "usd", text: "gpu", dx: n.dx, dy: n.dy, textAnchor: n.anchor, fontSize: small ? 9 : 11, fill: "var(--ink)", stroke: "var(--page)", strokeWidth: 3 })),
       Plot.tip(priced, Plot.pointer({ x: "hours", y: "usd", title: (o) => `${o.gpu}\n${time(o.iteration_ms * 1e3)} per iteration, ${digits(o.samples_per_s)} samples/s\n$${three(o.usd)} per million samples at $${three(o.usd_per_hour ?? 0)} per hour\nbinds: ${BOUND_NAMES[o.bound]}`, ...TIP })),
     ],
   });
@@ -182,7 +186,7 @@ export function transferChart(targets: Target[], measured: { gpu: string; ms: nu
 export function errorChart(rows: Score[], width: number): Chart {
   const order = [...rows].sort((a, b) => a.mean_percent - b.mean_percent);
   return draw({
-    width, height: 76 + 26 * order.length, marginLeft: Math.min(120, width * 0.32), marginRight: 70, marginTop: 46, marginBottom: 8, style: style(width),
+    width, height: 76 + 26 * order.length, marginLeft: Math.min(190, width * 0.42), marginRight: 70, marginTop: 46, marginBottom: 8, style: style(width),
     x: { label: "mean error in percent", labelArrow: "none", labelOffset: 42, axis: "top", ticks: width < 520 ? 4 : 8, grid: true, domain: [0, Math.max(...order.map((r) => Math.max(r.mean_percent, r.roofline_mean_percent)))] },
     y: { domain: order.map((r) => r.family), label: null, tickSize: 0 },
     ariaLabel: "Mean error of predictions and of a plain roofline", ariaDescription: "The table below has the same figures.",

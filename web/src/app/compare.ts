@@ -27,7 +27,7 @@ const COLUMNS: Column<Offer>[] = [
   { title: "J/sample", value: (o) => o.joules_per_sample, text: (o) => digits(o.joules_per_sample), hint: "an estimate" },
   { title: "run", value: (o) => o.run_hours ?? Infinity, text: (o) => (o.run_hours === null ? "-" : o.run_usd === null ? hours(o.run_hours) : `${hours(o.run_hours)}, ${usd(o.run_usd)}`), hint: "time and cost of the whole run" },
   { title: "front", words: true, value: (o) => (o.pareto ? 1 : 0), text: (o) => (o.pareto ? "yes" : ""), hint: "no other GPU is both faster and cheaper" },
-  { title: "evidence", value: (o) => o.evidence, text: (o) => o.evidence, hint: "was this GPU measured, another of its generation, or none" },
+  { title: "evidence", value: (o) => o.evidence, text: (o) => o.evidence.replace(" measured", "").replace("never", "none"), hint: "was this GPU measured, another of its generation, or none" },
   { title: "price of", value: (o) => o.price_date ?? "", text: (o) => [o.price_date, o.price_source?.split(/[ ,:(]/)[0]].filter(Boolean).join(", "), hint: "the date of the price and who asks it; the CSV file has the offer" },
 ];
 
@@ -87,7 +87,7 @@ export const compare: Page = async (root, params) => {
     const columns = COLUMNS.filter((c) => (c.title !== "batch" || varies((o) => o.batch)) && (c.title !== "format" || varies((o) => o.precision)));
     const place = (title: string): number => columns.findIndex((c) => c.title === title);
     const sort = place(params.get("sort", BY)) < 0 ? place(BY) : place(params.get("sort", BY));
-    table.replaceChildren(el("h2", { id: "gpus-title" }, "All GPUs"), el("p", { class: "note" }, "Click a title to sort. Prices are per GPU, dated, and may have changed."),
+    table.replaceChildren(el("h2", { id: "gpus-title" }, "All GPUs"), el("p", { class: "note" }, "Click a title to sort. Prices are per GPU, dated, and may have changed. Evidence: was this GPU measured, another of its generation, or none?"),
       filter,
       sortable("gpus-table", listed, columns, sort, {
         down: params.get("up") !== "1", sorted: (by, down) => params.set({ sort: columns[by].title === BY ? null : columns[by].title, up: down ? null : 1 }),

@@ -10,8 +10,9 @@ import type { Page } from "./main";
 import { button, card, chartBox, csvButton, pngButton, problem, section, slider } from "./parts";
 import { catalogue, DEFAULT_GPU, gpuSelect, jobCopies, question, runForm, runName } from "./run";
 
-/** Keys of a design (crates/design) and their names. */
-const KNOBS: [string, string][] = [["sm_count", "SMs"], ["clock", "Clock"], ["mac_per_sm", "MACs of an SM"], ["l2", "L2, size and bandwidth"], ["dram_bw", "DRAM bandwidth"]];
+/** Keys of a design (crates/design), their names, and those inside a sentence. */
+const KNOBS: [string, string, string][] = [["sm_count", "SMs", "SMs"], ["clock", "Clock", "clock"], ["mac_per_sm", "MACs of an SM", "MACs of an SM"], ["l2", "L2, size and bandwidth", "L2"], ["dram_bw", "DRAM bandwidth", "DRAM bandwidth"]];
+const TWICE = "2 x ";
 /** An eighth to 8 times, twelve places to a doubling; whole doublings are hit exactly. */
 const toScale = (v: number): number => Number((2 ** (v / 12)).toPrecision(3));
 const toPlace = (scale: number): number => Math.round(12 * Math.log2(scale));
@@ -46,6 +47,7 @@ export const exploreTime: Page = async (root, params) => {
   const failed = el("div");
   const live = el("p", { class: "status", id: "status", role: "status" });
   const table = el("div");
+  const colours = el("div");
   const chart = chartBox("chart", (width) => (shown.length ? gainChart(shown, OWN, width) : null));
   const request = latest<DesignsAnswer>((answer) => {
     shown = answer.designs;
@@ -54,16 +56,17 @@ export const exploreTime: Page = async (root, params) => {
     const best = shown.slice(0, -1).reduce((a, b) => (b.speedup > a.speedup ? b : a));
     out.replaceChildren(el("div", { class: "cards" },
       card("speedup", "speed-up", `${three(own.speedup)}x`, `${time(own.time_ms * 1e3)}; ${answer.base} takes ${time(answer.base_time_ms * 1e3)}`),
-      card("bottleneck", "binds", BOUND_NAMES[bound(own)], `on ${answer.base} itself, twice of ${best.name.replace(" x 2", "")} would help most: ${percent(best.speedup - 1)} faster`),
+      card("bottleneck", "binds", BOUND_NAMES[bound(own)], `on ${answer.base} itself, twice the ${best.name.replace(TWICE, "")} would help most: ${percent(best.speedup - 1)} faster`),
       card("area", "area", `${three(own.area_share)}x`, own.area_mm2 === null ? "of the base" : `${three(own.area_mm2)} mm2`),
       card("power", "power", `${three(own.watts)} W`, `${three(own.joules_per_sample)} J per sample`)));
     live.textContent = `Speed-up ${three(own.speedup)}x; ${BOUND_NAMES[bound(own)]} binds.`;
     Object.assign(live.dataset, { speedup: own.speedup, bottleneck: bound(own) });
     chart.redraw();
+    colours.replaceChildren(legend(BOUND_COLORS, BOUND_NAMES, Object.keys(BOUND_COLORS).filter((b) => shown.some((d) => bound(d) === b))));
     table.replaceChildren(sortable("designs-table", shown, COLUMNS, 1, { mark: (d) => (d === own ? "chosen" : "") }));
   }, (error) => { shown = []; out.replaceChildren(); live.textContent = ""; table.replaceChildren(); chart.redraw(); failed.replaceChildren(problem(error)); });
   const turn = (): void => request(question("design", params, {
-    base: base(), designs: [...KNOBS.map(([key]) => ({ name: `${key} x 2`, scales: { [key]: 2 } })), { name: OWN, scales: scales() }],
+    base: base(), designs: [...KNOBS.map(([key, , name]) => ({ name: TWICE + name, scales: { [key]: 2 } })), { name: OWN, scales: scales() }],
   }));
   const knobs = KNOBS.map(([key, label]) => ({ key, ...slider(key, label, { min: -36, max: 36, step: 1, value: toPlace(params.number(key) ?? 1) }, (v) => `${short(toScale(v))}x`, (v) => { params.set({ [key]: toScale(v) === 1 ? null : toScale(v) }); turn(); }) }));
   const reset = button("preset-0", "As the base", () => {
@@ -77,7 +80,7 @@ export const exploreTime: Page = async (root, params) => {
     el("div", { class: "controls" }, gpuSelect("base", "Base GPU", lists.gpus, base(), (v) => { params.set({ base: v }); turn(); }), reset),
     section("knobs", "Knobs", el("div", { class: "knobs" }, ...knobs.map((k) => k.field))),
     failed, out, live,
-    section("designs", "Your design beside twice of each resource", legend(BOUND_COLORS, BOUND_NAMES, Object.keys(BOUND_COLORS)), chart.box,
+    section("designs", "Your design beside twice of each resource", colours, chart.box,
       el("div", { class: "controls" }, pngButton("png", chart, name), csvButton("csv", () => shown.map((d) => ({ ...d, ...d.scales })), name),
         ...jobCopies("explore", params, () => [["base", base()], ["objective", "time"], ...(vary().length ? vary() : KNOBS.map(([key]): [string, string] => ["vary", `${key}=1,2`]))])), table,
       el("p", { class: "note" }, "Whole iterations by the time model. Area and power follow round assumptions (data/area_weights.toml, data/dies.toml): good for comparing designs of one making.")));

@@ -22,7 +22,7 @@ function bars(id: string, title: string, parts: Part[]): HTMLElement | null {
 
 /** Factors on the recorded host time. */
 const HOSTS: [string, string][] = [
-  ["", "the recorded one, without the profiler"], ["1", "as recorded, profiler and all"], ["0.8", "a fifth faster"], ["0.5", "twice as fast"], ["0.25", "four times as fast"], ["2", "half as fast"],
+  ["", "recorded, profiler left out"], ["1", "recorded, with the profiler"], ["0.8", "a fifth faster"], ["0.5", "twice as fast"], ["0.25", "four times as fast"], ["2", "half as fast"],
 ];
 
 const IDLE: Record<string, string> = { host_bound_ms: "waiting for the host", launch_gaps_ms: "gaps between launches", sync_ms: "synchronisation", communication_ms: "communication" };
@@ -67,7 +67,7 @@ function elsewhere(answer: ProfileAnswer): HTMLElement {
       { title: "iteration", value: (g) => g.iteration_ms, text: (g) => time(g.iteration_ms * 1e3) },
       { title: "90 %", value: (g) => g.high_ms, text: (g) => `${time(g.low_ms * 1e3)} to ${time(g.high_ms * 1e3)}` },
       { title: "GPU busy", value: (g) => g.gpu_busy_ms, text: (g) => time(g.gpu_busy_ms * 1e3) },
-      { title: "to know", words: true, value: (g) => g.notes.length, text: (g) => g.notes.join("; ") },
+      { title: "to know", words: true, wide: true, value: (g) => g.notes.length, text: (g) => g.notes.join("; ") },
     ], 1));
 }
 

@@ -1,6 +1,7 @@
 //! `preflop advise`: which options make a run faster, ranked.
 
 use super::profile::{self, WindowArgs};
+use crate::error::InputError;
 use crate::input;
 use crate::output::{self, Output};
 use crate::run_args::RunArgs;
@@ -18,14 +19,14 @@ use std::io::Write as _;
 #[command(after_help = "EXAMPLES
   preflop advise resnet50 --gpu a100
   preflop advise step.json --gpu h200 --json    # a recorded step
-  preflop advise trace.json.gz --gpu h200       # a profiler's recording on that GPU")]
+  preflop advise trace.json.gz                  # a profiler's recording, on the GPU it was made on")]
 pub struct AdviseArgs {
     /// Model name (see `preflop models`), or a file: captured graph, .onnx, .pt2, Hugging Face config.json, or a recording (a profiler's trace)
     model: String,
 
-    /// GPU name (see `preflop gpus`) or the path of a GPU file
+    /// GPU name (see `preflop gpus`) or the path of a GPU file; a recording says itself where it ran
     #[arg(long, value_name = "GPU")]
-    gpu: String,
+    gpu: Option<String>,
 
     #[command(flatten)]
     run: RunArgs,
@@ -36,10 +37,11 @@ const SHOWN: usize = 12;
 
 /// The model as asked for, then every option that applies.
 pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
-    let gpu = input::gpu(&args.gpu)?;
+    let asked = args.gpu.as_deref().map(input::gpu).transpose()?;
     if let Some(recorded) = super::roofline::recording::read(&args.model)? {
-        return of_recording(&recorded, gpu, output);
+        return of_recording(&recorded, asked, output);
     }
+    let gpu = asked.ok_or_else(no_gpu)?;
     let job = args.run.job(&args.model, None, None)?;
     job.check_on(&gpu)?;
     let ranking = advise::rank(&TimeModel::embedded(), &job.graph, job.options, job.form, &gpu);
@@ -83,6 +85,10 @@ pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
+fn no_gpu() -> InputError {
+    InputError::new("no GPU given").hint("add --gpu, such as --gpu h200")
+}
+
 /// What the kernels of a recording leave to gain, largest first, as `explain` has it.
 #[derive(Debug, Serialize)]
 struct Recorded {
@@ -94,17 +100,19 @@ struct Recorded {
 }
 
 /// A recording is advised by what it shows, on the GPU that it was made on.
-fn of_recording(profile: &Profile, asked: Gpu, output: &Output) -> anyhow::Result<()> {
+fn of_recording(profile: &Profile, asked: Option<Gpu>, output: &Output) -> anyhow::Result<()> {
     let analysis = profile::analyse(profile, &WindowArgs::default())?;
     let made_on = profile::origin(profile, Some(analysis.window.device), None)?;
     let mut notes = Vec::new();
-    if let Some(own) = made_on.as_ref().filter(|own| own.name != asked.name) {
+    if let (Some(own), Some(asked)) = (&made_on, asked.as_ref())
+        && own.name != asked.name
+    {
         notes.push(format!(
             "the recording was made on {}, and these gains are its own; `preflop transfer` predicts {}",
             own.name, asked.name
         ));
     }
-    let gpu = made_on.unwrap_or(asked);
+    let gpu = made_on.or(asked).ok_or_else(no_gpu)?;
     let said = explain::explain(&analysis, &TimeModel::embedded(), Some(&gpu));
     let mut options = said.advice;
     options.sort_by(|a, b| b.share.total_cmp(&a.share));

@@ -2,6 +2,7 @@
 
 use crate::destination;
 use crate::error::{InputError, Partly};
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use anyhow::Context as _;
@@ -196,15 +197,15 @@ fn print(path: &std::path::Path, report: &Report, written: &Written, output: &Ou
     let mut out = output::stdout();
     let driver = report.board.driver.as_deref().unwrap_or("of unknown version");
     writeln!(out, "{}, driver {driver}\n", output.bold(&report.facts.name))?;
-    let mut table = output.table(&[
-        ("measured", Align::Keep),
-        ("value", Align::Right),
-        ("unit", Align::Keep),
-        ("spread", Align::Right),
-        ("", Align::Left),
+    let mut table = Grid::new(&[
+        ("measured", Align::Keep, 0),
+        ("value", Align::Right, 0),
+        ("unit", Align::Keep, 1),
+        ("spread", Align::Right, 2),
+        ("", Align::Left, 0),
     ]);
     for f in &report.figures {
-        table.add_row([
+        table.row([
             f.quantity.key.to_string(),
             three_digits(f.summary.median),
             super::gpus::unit(f.quantity.key).to_string(),
@@ -212,7 +213,7 @@ fn print(path: &std::path::Path, report: &Report, written: &Written, output: &Ou
             if f.refused.is_some() { "refused".to_string() } else { String::new() },
         ]);
     }
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     writeln!(out)?;
     for (key, why) in report.refused() {
         writeln!(out, "refused {key}: {why}")?;

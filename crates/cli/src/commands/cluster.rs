@@ -107,9 +107,8 @@ fn list(output: &Output) -> anyhow::Result<()> {
     grid.add("outside", Align::Keep, 4, nodes.iter().map(|n| n.network_kind.name().to_string()));
     let network = nodes.iter().map(|n| format!("{} GB/s", three_digits(n.network.gbs())));
     grid.add("network", Align::Right, 2, network);
-    let (table, _) = grid.table(output);
     let mut out = output::stdout();
-    output::write_table(&mut out, &table)?;
+    grid.write(&mut out, output)?;
     let line = "Bandwidths are one way: of a GPU inside, of a node outside. NODExCOUNT is a cluster; `8xh100` is a usual box.";
     writeln!(out, "\n{}", output.dim(&output::wrapped(line, output.width, "")))?;
     Ok(out.flush()?)
@@ -140,11 +139,15 @@ fn show(cluster: &Cluster, output: &Output) -> anyhow::Result<()> {
     }
     let mut out = output::stdout();
     writeln!(out, "{} ({})\n", output.bold(&node.title), cluster.name)?;
-    for (what, value) in figures(cluster) {
-        writeln!(out, "  {what:<42} {value}")?;
-    }
-    if let Some((usd, source)) = cluster_args::price(cluster) {
-        writeln!(out, "  {:<42} {} USD ({source})", "price of an hour", three_digits(usd))?;
+    let price = cluster_args::price(cluster)
+        .map(|(usd, source)| ("price of an hour", format!("{} USD ({source})", three_digits(usd))));
+    let line = |what: &str, value: &str| {
+        // Where the values would not have half of a narrow terminal, they follow their names at once.
+        let lead = if output.width < 80 { format!("  {what}  ") } else { format!("  {what:<42} ") };
+        output::hanging(&lead, value, output.width)
+    };
+    for (what, value) in figures(cluster).into_iter().chain(price) {
+        writeln!(out, "{}", line(what, &value))?;
     }
     if !node.facts.is_empty() {
         writeln!(out, "\n{}", output.bold("From the file"))?;
@@ -181,10 +184,10 @@ fn diff(a: &Cluster, b: &Cluster, output: &Output) -> anyhow::Result<()> {
         return Ok(out.flush()?);
     }
     let mut table =
-        output.table(&[("figure", Align::Keep), (&a.name, Align::Right), (&b.name, Align::Right)]);
+        Grid::new(&[("figure", Align::Left, 0), (&a.name, Align::Right, 0), (&b.name, Align::Right, 0)]);
     for (key, x, y) in rows {
-        table.add_row([key.to_string(), x.unwrap_or_else(|| "-".into()), y.unwrap_or_else(|| "-".into())]);
+        table.row([key.to_string(), x.unwrap_or_else(|| "-".into()), y.unwrap_or_else(|| "-".into())]);
     }
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     Ok(out.flush()?)
 }

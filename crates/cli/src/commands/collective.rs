@@ -3,6 +3,7 @@
 use crate::cluster_args::{self, byte_list};
 use crate::destination;
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use anyhow::Context as _;
@@ -117,19 +118,19 @@ pub fn run(args: &CollectiveArgs, output: &Output) -> anyhow::Result<()> {
     }
     let mut out = output::stdout();
     let title = format!("{} of {} GPUs on {}", args.kind.name(), group.gpus, cluster.name);
-    writeln!(out, "{}\n", output.bold(&title))?;
-    let mut table = output.table(&[
-        ("bytes", Align::Right),
-        ("time", Align::Right),
-        ("90 % interval", Align::Right),
-        ("bus", Align::Right),
-        ("", Align::Keep),
-        ("bound", Align::Keep),
+    writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
+    let mut table = Grid::new(&[
+        ("bytes", Align::Right, 0),
+        ("time", Align::Right, 0),
+        ("90 % interval", Align::Right, 1),
+        ("bus", Align::Right, 0),
+        ("", Align::Keep, 3),
+        ("bound", Align::Keep, 2),
     ]);
     let most = rows.iter().map(|(_, p)| p.bus).fold(1.0, f64::max);
     for (bytes, p) in &rows {
         let (low, high) = p.interval.around(p.time);
-        table.add_row([
+        table.row([
             if *bytes < 1_048_576.0 {
                 format!("{} KiB", three_digits(bytes / 1024.0))
             } else {
@@ -142,21 +143,21 @@ pub fn run(args: &CollectiveArgs, output: &Output) -> anyhow::Result<()> {
             p.bound.name().to_string(),
         ]);
     }
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     Ok(out.flush()?)
 }
 
 fn print_verdict(verdict: &log::Verdict, output: &Output) -> anyhow::Result<()> {
     let mut out = output::stdout();
-    let mut table = output.table(&[
-        ("bytes", Align::Right),
-        ("measured", Align::Right),
-        ("expected", Align::Right),
-        ("ratio", Align::Right),
-        ("", Align::Keep),
+    let mut table = Grid::new(&[
+        ("bytes", Align::Right, 0),
+        ("measured", Align::Right, 0),
+        ("expected", Align::Right, 0),
+        ("ratio", Align::Right, 1),
+        ("", Align::Keep, 3),
     ]);
     for row in &verdict.rows {
-        table.add_row([
+        table.row([
             format!("{}", row.bytes),
             output::time(Seconds(row.measured_us * 1e-6)),
             output::time(Seconds(row.time_us * 1e-6)),
@@ -164,7 +165,7 @@ fn print_verdict(verdict: &log::Verdict, output: &Output) -> anyhow::Result<()> 
             if row.below { "slower than it should be".to_string() } else { String::new() },
         ]);
     }
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     let (bus, expected) = (three_digits(verdict.bus_gbs), three_digits(verdict.expected_gbs));
     writeln!(out, "\nLargest messages: {bus} GB/s of bus bandwidth, {expected} expected.")?;
     let reason = verdict.reason.clone().unwrap_or_else(|| "Nothing is slower than it should be.".to_string());

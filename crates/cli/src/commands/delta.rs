@@ -2,6 +2,7 @@
 
 use super::layers::{self, Listed};
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use clap::Args;
@@ -326,72 +327,51 @@ fn layer_row<'a>(e: &'a Evaluated, miss_rates: &[f64], machine: &Machine) -> Lay
 }
 
 fn print(report: &Report, evaluated: &[Evaluated], args: &DeltaArgs, output: &Output) -> anyhow::Result<()> {
-    let mut header = vec![("layer", Align::Keep)];
+    let of = |cell: &dyn Fn(&LayerRow) -> String| report.layers.iter().map(cell).collect::<Vec<_>>();
+    let mut grid = Grid::default();
+    grid.add("layer", Align::Keep, 0, of(&|r| r.name.to_string()));
     if args.unique {
-        header.push(("x", Align::Right));
+        grid.add("x", Align::Right, 2, of(&|r| r.count.to_string()));
     }
-    header.extend([
-        ("tile", Align::Right),
-        ("L1", Align::Right),
-        ("L2", Align::Right),
-        ("DRAM", Align::Right),
-        ("L1 miss", Align::Right),
-        ("L2 miss", Align::Right),
-        ("time", Align::Right),
-        ("Mcycles", Align::Right),
-        ("bound by", Align::Keep),
-        ("then", Align::Keep),
-    ]);
+    grid.add("tile", Align::Right, 5, of(&|r| r.cta_tile.map(|n| n.to_string()).join("x")));
+    grid.add("L1", Align::Right, 3, of(&|r| output::traffic(Bytes(r.l1_bytes))));
+    grid.add("L2", Align::Right, 3, of(&|r| output::traffic(Bytes(r.l2_bytes))));
+    grid.add("DRAM", Align::Right, 2, of(&|r| output::traffic(Bytes(r.dram_bytes))));
+    grid.add("L1 miss", Align::Right, 6, of(&|r| format!("{:.0} %", 100.0 * r.l1_miss_rate)));
+    grid.add("L2 miss", Align::Right, 6, of(&|r| format!("{:.0} %", 100.0 * r.l2_miss_rate)));
+    grid.add("time", Align::Right, 0, evaluated.iter().map(|e| output::time(e.report.time)));
+    grid.add("Mcycles", Align::Right, 7, of(&|r| three_digits(r.cycles / 1e6)));
+    grid.add("bound by", Align::Keep, 0, of(&|r| r.bottleneck.name().to_string()));
+    let then = |r: &LayerRow| format!("{} at {}x", r.next_bottleneck.name(), three_digits(r.headroom));
+    grid.add("then", Align::Keep, 4, of(&then));
     if !args.compare_prior.is_empty() {
-        header.push(("prior", Align::Right));
-    }
-    let mut table = output.table(&header);
-    for (row, e) in report.layers.iter().zip(evaluated) {
-        let mut cells = vec![row.name.to_string()];
-        if args.unique {
-            cells.push(row.count.to_string());
-        }
-        let [m, n, k] = row.cta_tile;
-        cells.extend([
-            format!("{m}x{n}x{k}"),
-            output::traffic(Bytes(row.l1_bytes)),
-            output::traffic(Bytes(row.l2_bytes)),
-            output::traffic(Bytes(row.dram_bytes)),
-            format!("{:.0} %", 100.0 * row.l1_miss_rate),
-            format!("{:.0} %", 100.0 * row.l2_miss_rate),
-            output::time(e.report.time),
-            three_digits(row.cycles / 1e6),
-            row.bottleneck.name().to_string(),
-            format!("{} at {}x", row.next_bottleneck.name(), three_digits(row.headroom)),
-        ]);
-        if let Some(prior) = &row.prior {
-            cells.push(format!("{}x", three_digits(prior.over_prediction)));
-        }
-        table.add_row(cells);
+        let prior = |r: &LayerRow| r.prior.as_ref().map(|p| format!("{}x", three_digits(p.over_prediction)));
+        grid.add("prior", Align::Right, 1, of(&|r| prior(r).unwrap_or_default()));
     }
     let mut out = output::stdout();
-    output::write_table(&mut out, &table)?;
+    grid.write(&mut out, output)?;
     writeln!(out)?;
     let bound: Vec<String> = report.bottlenecks.iter().map(|(name, n)| format!("{name} {n}")).collect();
     let layers: u64 = evaluated.iter().map(|e| e.count).sum();
-    writeln!(
-        out,
-        "{} on {}: {} in {layers} layers; bound by {}",
+    let all = format!(
+        "{} on {}: {} in {layers} {}; bound by {}",
         output.bold(args.network.as_deref().unwrap_or_default()),
         report.gpu,
-        output::time(Seconds(report.total_ms / 1e3)),
+        output::milliseconds(report.total_ms),
+        if layers == 1 { "layer" } else { "layers" },
         bound.join(", ")
-    )?;
+    );
+    writeln!(out, "{}", output::wrapped(&all, output.width, "  "))?;
     for (i, rate) in args.compare_prior.iter().enumerate() {
         let ratios: Vec<f64> = evaluated.iter().map(|e| e.priors[i].time / e.report.time).collect();
         let mean = ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
         let most = ratios.iter().copied().fold(0.0, f64::max);
-        writeln!(
-            out,
+        let line = format!(
             "a miss rate of {rate} gives {}x the time on average, {}x at most",
             three_digits(mean),
             three_digits(most)
-        )?;
+        );
+        writeln!(out, "{}", output::wrapped(&line, output.width, "  "))?;
     }
     let source = if report.figures == "paper" { "the paper's Table I" } else { "the catalogue" };
     let note = format!(

@@ -3,6 +3,7 @@
 use super::delta::{DeltaArgs, Equations};
 use super::layers;
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use preflop_core::delta::measured::Errors;
@@ -221,16 +222,16 @@ fn groups(rows: &[Row]) -> Vec<Group> {
 fn print(report: &Report, output: &Output) -> anyhow::Result<()> {
     let mut out = output::stdout();
     let ratio = |r: Option<f64>| r.map_or_else(|| "-".to_string(), |r| format!("{r:.2}"));
-    let mut table = output.table(&[
-        ("layer", Align::Keep),
-        ("tile", Align::Right),
-        ("L1", Align::Right),
-        ("L2", Align::Right),
-        ("DRAM", Align::Right),
-        ("time", Align::Right),
-        ("predicted", Align::Right),
-        ("Mcycles", Align::Right),
-        ("bound by", Align::Keep),
+    let mut table = Grid::new(&[
+        ("layer", Align::Keep, 0),
+        ("tile", Align::Right, 3),
+        ("L1", Align::Right, 2),
+        ("L2", Align::Right, 2),
+        ("DRAM", Align::Right, 1),
+        ("time", Align::Right, 0),
+        ("predicted", Align::Right, 0),
+        ("Mcycles", Align::Right, 4),
+        ("bound by", Align::Keep, 1),
     ]);
     for r in &report.layers {
         let [m, n, k] = r.cta_tile;
@@ -241,18 +242,18 @@ fn print(report: &Report, output: &Output) -> anyhow::Result<()> {
             three_digits(r.cycles / 1e6),
             r.bottleneck.name().to_string(),
         ]);
-        table.add_row(cells);
+        table.row(cells);
     }
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     writeln!(out)?;
-    let mut table = output.table(&[
-        ("network", Align::Keep),
-        ("GPU", Align::Keep),
-        ("L1", Align::Right),
-        ("L2", Align::Right),
-        ("DRAM", Align::Right),
-        ("time", Align::Right),
-        ("layers", Align::Right),
+    let mut table = Grid::new(&[
+        ("network", Align::Keep, 0),
+        ("GPU", Align::Keep, 0),
+        ("L1", Align::Right, 2),
+        ("L2", Align::Right, 2),
+        ("DRAM", Align::Right, 1),
+        ("time", Align::Right, 0),
+        ("layers", Align::Right, 1),
     ]);
     for g in &report.errors {
         let mut cells = vec![g.network.clone(), g.gpu.clone()];
@@ -263,9 +264,9 @@ fn print(report: &Report, output: &Output) -> anyhow::Result<()> {
             )
         }));
         cells.push(g.errors.values().map(|e| e.rows).max().unwrap_or(0).to_string());
-        table.add_row(cells);
+        table.row(cells);
     }
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     let note = format!(
         "Ratios are predicted over measured; errors are GMAE, the geometric mean of the absolute errors, with the \
          standard deviation of the ratios, as the paper gives them. Traffic by the {} equations; {} rows left out.",

@@ -36,7 +36,7 @@ pub fn run(args: &DiffArgs, output: &Output) -> anyhow::Result<()> {
     if output.json {
         return output::print_json(&comparison);
     }
-    let style = if args.md { Style::Markdown } else { Style::Text };
+    let style = if args.md { Style::Markdown } else { Style::Text { width: output.width } };
     let mut out = output::stdout();
     out.write_all(render::comparison(&comparison, style).as_bytes())?;
     Ok(out.flush()?)

@@ -38,7 +38,7 @@ fn is_untimed(profile: &Profile) -> bool {
 /// Reads, explains, prints.
 pub fn run(args: &ExplainArgs, output: &Output) -> anyhow::Result<()> {
     let profile = profile::read(&args.profile)?;
-    let style = if args.md { Style::Markdown } else { Style::Text };
+    let style = if args.md { Style::Markdown } else { Style::Text { width: output.width } };
     let text = if is_untimed(&profile) {
         let untimed = explain::explain_untimed(&profile);
         if output.json {

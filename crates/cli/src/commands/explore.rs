@@ -5,6 +5,7 @@ use super::layers;
 use super::tabular::{self, Column, Columns};
 use crate::destination;
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use clap::Args;
@@ -94,7 +95,7 @@ struct Report<'a> {
     base: &'a str,
     network: &'a str,
     base_time_ms: f64,
-    layers: u64,
+    layers: usize,
     designs: Vec<DesignRow<'a>>,
 }
 
@@ -158,7 +159,7 @@ pub fn run(args: &ExploreArgs, output: &Output) -> anyhow::Result<()> {
         base: &gpu.name,
         network: &args.network,
         base_time_ms: workload.base_time().ms(),
-        layers: layers.len() as u64,
+        layers: layers.len(),
         designs: rows,
     };
 
@@ -277,24 +278,22 @@ pub(super) fn draw(path: &str, chart: &Chart) -> anyhow::Result<()> {
 
 fn print(report: &Report, args: &ExploreArgs, output: &Output) -> anyhow::Result<()> {
     let mut out = output::stdout();
-    writeln!(
-        out,
-        "{} on {}: {} in {} layers; {} {}",
+    let title = format!(
+        "{} on {}: {} in {}; {}",
         output.bold(report.network),
         report.base,
-        output::si(report.base_time_ms / 1e3, "s"),
-        report.layers,
-        report.designs.len(),
-        if report.designs.len() == 1 { "design" } else { "designs" }
-    )?;
-    writeln!(out)?;
-    let mut table = output.table(&[
-        ("design", Align::Left),
-        ("time", Align::Right),
-        ("speed-up", Align::Right),
-        ("cost", Align::Right),
-        ("front", Align::Keep),
-        ("layers bound by", Align::Left),
+        output::milliseconds(report.base_time_ms),
+        output::counted(report.layers, "layer", "layers"),
+        output::counted(report.designs.len(), "design", "designs")
+    );
+    writeln!(out, "{}\n", output::wrapped(&title, output.width, "  "))?;
+    let mut table = Grid::new(&[
+        ("design", Align::Left, 0),
+        ("time", Align::Right, 1),
+        ("speed-up", Align::Right, 0),
+        ("cost", Align::Right, 2),
+        ("front", Align::Keep, 3),
+        ("layers bound by", Align::Left, 1),
     ]);
     let mut rows: Vec<&DesignRow> = report.designs.iter().collect();
     let long = rows.len() > MAX_TABLE_ROWS;
@@ -304,7 +303,7 @@ fn print(report: &Report, args: &ExploreArgs, output: &Output) -> anyhow::Result
     }
     for row in rows {
         let bound: Vec<String> = row.bottlenecks.iter().map(|(name, n)| format!("{name} {n}")).collect();
-        table.add_row([
+        table.row([
             described(row),
             output::si(row.time_ms / 1e3, "s"),
             format!("{}x", three_digits(row.speedup)),
@@ -313,7 +312,7 @@ fn print(report: &Report, args: &ExploreArgs, output: &Output) -> anyhow::Result
             bound.join(", "),
         ]);
     }
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     writeln!(out)?;
     if long {
         let text = format!(

@@ -3,6 +3,7 @@
 use super::explore::{self, ExploreArgs};
 use super::tabular::{self, Column, Columns};
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use crate::run_args;
@@ -220,23 +221,23 @@ fn columns(report: &Report<'_>) -> Columns {
 fn print(report: &Report<'_>, output: &Output) -> anyhow::Result<()> {
     let mut out = output::stdout();
     let how = if report.method == "grid" { "tried" } else { "tried by a search" };
-    writeln!(
-        out,
-        "{} on designs from {}: {} {how}, smallest {}: {}\n",
+    let title = format!(
+        "{} on designs from {}: {} {how}, smallest {}: {}",
         output.bold(&report.networks.join(", ")),
         report.base,
         output::counted(report.designs.len(), "design", "designs"),
         report.objective,
         output.bold(&report.best)
-    )?;
-    let mut table = output.table(&[
-        ("design", Align::Left),
-        ("speed-up", Align::Right),
-        ("energy", Align::Right),
-        ("cost", Align::Right),
-        ("area", Align::Right),
-        ("power", Align::Right),
-        ("front", Align::Keep),
+    );
+    writeln!(out, "{}\n", output::wrapped(&title, output.width, "  "))?;
+    let mut table = Grid::new(&[
+        ("design", Align::Left, 0),
+        ("speed-up", Align::Right, 0),
+        ("energy", Align::Right, 2),
+        ("cost", Align::Right, 3),
+        ("area", Align::Right, 1),
+        ("power", Align::Right, 1),
+        ("front", Align::Keep, 1),
     ]);
     let mut rows: Vec<&Row> = report.designs.iter().collect();
     rows.sort_by(|a, b| {
@@ -244,7 +245,7 @@ fn print(report: &Report<'_>, output: &Output) -> anyhow::Result<()> {
         rank(a).cmp(&rank(b)).then(a.area_share.total_cmp(&b.area_share))
     });
     for row in rows.iter().take(MAX_TABLE_ROWS) {
-        table.add_row([
+        table.row([
             row.name.clone(),
             format!("{}x", three_digits(row.speedup)),
             format!("{} J/sample", three_digits(row.joules_per_sample)),
@@ -260,7 +261,7 @@ fn print(report: &Report<'_>, output: &Output) -> anyhow::Result<()> {
             .to_string(),
         ]);
     }
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     let note = "Area and power follow data/area_weights.toml and data/dies.toml, round assumptions: good for comparing designs. front: no other \
                 design within the limits is both better and smaller.";
     writeln!(out, "\n{}", output.dim(&output::wrapped(note, output.width, "")))?;

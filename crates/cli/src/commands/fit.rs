@@ -2,6 +2,7 @@
 
 use crate::destination;
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output};
 use anyhow::Context as _;
@@ -74,22 +75,23 @@ fn print(
     output: &Output,
 ) -> anyhow::Result<()> {
     let mut out = output::stdout();
-    writeln!(out, "error on rows that the fit did not see, mean / median of |predicted/measured - 1|\n")?;
-    let mut table = output.table(&[
-        ("family", Align::Keep),
-        ("rows", Align::Right),
-        ("before", Align::Right),
-        ("after", Align::Right),
+    let title = "error on rows that the fit did not see, mean / median of |predicted/measured - 1|";
+    writeln!(out, "{}\n", output::wrapped(title, output.width, "  "))?;
+    let mut table = Grid::new(&[
+        ("family", Align::Keep, 0),
+        ("rows", Align::Right, 1),
+        ("before", Align::Right, 0),
+        ("after", Align::Right, 0),
     ]);
     for h in &fitted.held_out {
-        table.add_row([
+        table.row([
             h.family.clone(),
             h.rows.to_string(),
             format!("{:.1} / {:.1} %", h.before_mean_pct, h.before_median_pct),
             format!("{:.1} / {:.1} %", h.after_mean_pct, h.after_median_pct),
         ]);
     }
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     writeln!(out)?;
     if skipped > 0 {
         writeln!(out, "{skipped} rows could not be read and were left out")?;

@@ -3,12 +3,11 @@
 use crate::error::InputError;
 use crate::grid::Grid;
 use crate::input::{self, Batches};
-use crate::output::{self, Align, Output};
+use crate::output::{self, Align, Color, Output};
 use crate::price_args::PriceArgs;
 use crate::run_args::{self, StackChoice};
 use clap::Args;
 use clap::builder::{PossibleValue, TypedValueParser};
-use comfy_table::{Cell, Color};
 use preflop_core::cost::{quantity, search};
 use preflop_core::model::{CacheKind, Graph, LowerOptions, Mode, ModelError, Precision, Run, Stage};
 use preflop_core::time::TimeModel;
@@ -310,8 +309,7 @@ fn write(out: &mut impl Write, said: &Said<'_>, gpu: &Gpu, output: &Output) -> i
         TOO_SLOW => Some(Color::Yellow),
         _ => None,
     });
-    let (table, _) = grid.table(output);
-    output::write_table(out, &table)?;
+    grid.write(out, output)?;
     let largest = match said.answer.largest_batch {
         0 => "Not one sequence fits.".to_string(),
         n => format!("{n} sequences fit at once."),
@@ -347,15 +345,17 @@ fn write_traffic(out: &mut impl Write, t: &Outcome, output: &Output) -> io::Resu
         output::grouped(t.longest_queue)
     );
     writeln!(out, "\n{}\n", output::wrapped(&line, output.width, "  "))?;
-    let header =
-        [("", Align::Left), ("median", Align::Right), ("90 %", Align::Right), ("99 %", Align::Right)];
-    let mut table = output.table(&header);
+    let mut table = Grid::new(&[
+        ("", Align::Keep, 0),
+        ("median", Align::Right, 0),
+        ("90 %", Align::Right, 0),
+        ("99 %", Align::Right, 0),
+    ]);
     for (what, Percentiles { p50_ms, p90_ms, p99_ms }) in
         [("first token", t.ttft), ("per token", t.tpot), ("whole answer", t.latency)]
     {
-        let mut row = vec![Cell::new(what)];
-        row.extend([p50_ms, p90_ms, p99_ms].map(|x| Cell::new(output::time(Seconds(x / 1e3)))));
-        table.add_row(row);
+        let times = [p50_ms, p90_ms, p99_ms].map(output::milliseconds);
+        table.row(std::iter::once(what.to_string()).chain(times));
     }
-    output::write_table(out, &table)
+    table.write(out, output).map(drop)
 }

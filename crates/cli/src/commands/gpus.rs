@@ -105,7 +105,7 @@ fn fields(output: &Output) -> anyhow::Result<()> {
     grid.add("most", Align::Right, 2, rows.iter().map(|r| exact(r.max)));
     grid.add("stated by", Align::Right, 1, rows.iter().map(|r| r.stated_by.to_string()));
     let mut out = output::stdout();
-    output::write_table(&mut out, &grid.table(output).0)?;
+    grid.write(&mut out, output)?;
     let note = format!(
         "stated by: of {} GPUs of the catalogue. The ending of a key is its unit. What a file leaves out gets a default, which `preflop gpus show` lists with its reason.",
         gpus.len()
@@ -149,9 +149,8 @@ fn list(output: &Output) -> anyhow::Result<()> {
     columns.add("fp32", Align::Right, 1, of(&|_, l| tera(l.fp32_tflops)));
     columns.add("tensor", Align::Right, 0, of(&|_, l| tera(l.tensor_16bit_tflops)));
     columns.add("power", Align::Right, 4, of(&|_, l| format!("{} W", l.tdp_w.round())));
-    let (table, _) = columns.table(output);
     let mut out = output::stdout();
-    output::write_table(&mut out, &table)?;
+    columns.write(&mut out, output)?;
     writeln!(out)?;
     for line in [
         "fp32: datasheet TFLOP/s of the plain pipe. tensor: dense 16-bit TFLOP/s of the tensor pipe.",
@@ -193,16 +192,16 @@ fn show(gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
         return Ok(out.flush()?);
     }
     writeln!(out, "{}", output.bold("Not in the file, so taken as"))?;
-    let mut table = output.table(&[
-        ("figure", Align::Keep),
-        ("value", Align::Right),
-        ("unit", Align::Keep),
-        ("why", Align::Left),
+    let mut table = Grid::new(&[
+        ("figure", Align::Keep, 0),
+        ("value", Align::Right, 0),
+        ("unit", Align::Keep, 3),
+        ("why", Align::Left, 0),
     ]);
     for a in &gpu.assumptions {
-        table.add_row([a.key.clone(), three_digits(a.value), unit(&a.key).to_string(), a.why.clone()]);
+        table.row([a.key.clone(), three_digits(a.value), unit(&a.key).to_string(), a.why.clone()]);
     }
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     Ok(out.flush()?)
 }
 
@@ -213,34 +212,31 @@ fn write_facts(out: &mut impl Write, gpu: &Gpu, output: &Output) -> std::io::Res
     let beside = output.width >= 110;
     let mut sources: Vec<&str> = Vec::new();
     let mut notes = Vec::new();
-    let narrow = output.width < 70;
-    let mut header = vec![("figure", Align::Keep), ("value", Align::Right)];
-    if !narrow {
-        header.push(("unit", Align::Keep));
-    }
-    header.push(("source", Align::Right));
+    let mut header = vec![
+        ("figure", Align::Keep, 0),
+        ("value", Align::Right, 0),
+        ("unit", Align::Keep, 1),
+        ("source", Align::Right, 0),
+    ];
     if beside {
-        header.push(("note", Align::Left));
+        header.push(("note", Align::Left, 0));
     }
-    let mut table = output.table(&header);
+    let mut table = Grid::new(&header);
     for fact in &gpu.facts {
         let place = sources.iter().position(|s| *s == fact.source).unwrap_or_else(|| {
             sources.push(&fact.source);
             sources.len() - 1
         });
-        let mut row = vec![fact.key.clone(), exact(fact.value)];
-        if !narrow {
-            row.push(unit(&fact.key).to_string());
-        }
-        row.push(format!("[{}]", place + 1));
+        let unit = unit(&fact.key).to_string();
+        let mut row = vec![fact.key.clone(), exact(fact.value), unit, format!("[{}]", place + 1)];
         match &fact.note {
             Some(note) if beside => row.push(note.clone()),
             Some(note) => notes.push(format!("{}: {note}", fact.key)),
             None => {}
         }
-        table.add_row(row);
+        table.row(row);
     }
-    output::write_table(out, &table)?;
+    table.write(out, output)?;
     writeln!(out)?;
     for (i, source) in sources.iter().enumerate() {
         writeln!(out, "{}", output::wrapped(&format!("[{}] {source}", i + 1), output.width, "    "))?;
@@ -334,12 +330,12 @@ fn diff(a: &Gpu, b: &Gpu, names: [&String; 2], output: &Output) -> anyhow::Resul
         let answer = serde_json::json!({ "a": names[0], "b": names[1], "differences": differences });
         return output::print_json(&answer);
     }
-    let mut table = output.table(&[
-        ("figure", Align::Keep),
-        (names[0], Align::Right),
-        (names[1], Align::Right),
-        ("unit", Align::Keep),
-        ("ratio", Align::Right),
+    let mut table = Grid::new(&[
+        ("figure", Align::Keep, 0),
+        (names[0], Align::Right, 0),
+        (names[1], Align::Right, 0),
+        ("unit", Align::Keep, 3),
+        ("ratio", Align::Right, 1),
     ]);
     let mut assumed = false;
     for d in &differences {
@@ -356,14 +352,14 @@ fn diff(a: &Gpu, b: &Gpu, names: [&String; 2], output: &Output) -> anyhow::Resul
             (Some(x), Some(y)) if x > 0.0 && d.key != "release_year" => format!("{} x", three_digits(y / x)),
             _ => String::new(),
         };
-        table.add_row([d.key.clone(), left, right, unit(&d.key).to_string(), ratio]);
+        table.row([d.key.clone(), left, right, unit(&d.key).to_string(), ratio]);
     }
     let mut out = output::stdout();
     if differences.is_empty() {
         writeln!(out, "{} and {} have the same figures.", names[0], names[1])?;
         return Ok(out.flush()?);
     }
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     if assumed {
         writeln!(out, "\n{}", output.dim("* not in the file: a default"))?;
     }

@@ -1,6 +1,7 @@
 //! `preflop gpus history`: how arithmetic grew against bandwidth (DeLTA's introduction).
 
 use crate::destination;
+use crate::grid::Grid;
 use crate::output::{self, Align, Output, three_digits};
 use preflop_core::Dtype;
 use preflop_core::gpu::{Vendor, catalog};
@@ -97,18 +98,18 @@ fn chart(years: &[Year]) -> LineChart {
 
 fn print(years: &[Year], output: &Output) -> anyhow::Result<()> {
     let mut out = output::stdout();
-    let mut table = output.table(&[
-        ("year", Align::Keep),
-        ("fp32 TFLOP/s", Align::Right),
-        ("16-bit matrix", Align::Right),
-        ("GB/s", Align::Right),
-        ("fp32", Align::Right),
-        ("arithmetic", Align::Right),
-        ("bandwidth", Align::Right),
-        ("new", Align::Left),
+    let mut table = Grid::new(&[
+        ("year", Align::Keep, 0),
+        ("fp32 TFLOP/s", Align::Right, 3),
+        ("16-bit matrix", Align::Right, 4),
+        ("GB/s", Align::Right, 3),
+        ("fp32", Align::Right, 2),
+        ("arithmetic", Align::Right, 0),
+        ("bandwidth", Align::Right, 0),
+        ("new", Align::Left, 1),
     ]);
     for y in years {
-        table.add_row(vec![
+        table.row(vec![
             y.ends.to_string(),
             three_digits(y.fp32_tflops),
             y.tensor_16bit_tflops.map_or_else(|| "-".to_string(), three_digits),
@@ -119,8 +120,8 @@ fn print(years: &[Year], output: &Output) -> anyhow::Result<()> {
             y.gpus.join(", "),
         ]);
     }
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     let note = "The best of all GPUs of the catalogue up to that year; growth is over the first row.";
-    writeln!(out, "{}", output.dim(note))?;
+    writeln!(out, "{}", output.dim(&output::wrapped(note, output.width, "")))?;
     Ok(out.flush()?)
 }

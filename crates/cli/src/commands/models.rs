@@ -1,7 +1,9 @@
 //! `preflop models`: the zoo.
 
+use crate::grid::Grid;
 use crate::output::{self, Align, Output};
 use clap::{Args, Subcommand};
+use preflop_core::model::zoo::ModelInfo;
 use preflop_core::model::{OptimizerChoice, zoo};
 use std::io::Write as _;
 
@@ -39,33 +41,16 @@ fn list(output: &Output) -> anyhow::Result<()> {
     if output.json {
         return output::print_json(&models);
     }
-    // The title goes first where the terminal is narrow, then the family.
-    let wide = output.width >= 100;
-    let medium = output.width >= 70;
-    let mut header = vec![("name", Align::Keep)];
-    if medium {
-        header.push(("family", Align::Keep));
-    }
-    header.extend([("parameters", Align::Right), ("batch", Align::Right), ("seq", Align::Right)]);
-    if wide {
-        header.push(("what", Align::Left));
-    }
-    let mut table = output.table(&header);
-    for m in models.iter().map(|m| &m.info) {
-        let mut row = vec![m.name.to_string()];
-        if medium {
-            row.push(m.family.to_string());
-        }
-        row.push(output::grouped(m.parameters));
-        row.push(m.default_batch.to_string());
-        row.push(m.default_seq.map_or_else(String::new, |s| s.to_string()));
-        if wide {
-            row.push(m.title.to_string());
-        }
-        table.add_row(row);
-    }
+    let of = |cell: &dyn Fn(&ModelInfo) -> String| models.iter().map(|m| cell(&m.info)).collect::<Vec<_>>();
+    let mut grid = Grid::default();
+    grid.add("name", Align::Keep, 0, of(&|m| m.name.to_string()));
+    grid.add("family", Align::Keep, 1, of(&|m| m.family.to_string()));
+    grid.add("parameters", Align::Right, 0, of(&|m| output::grouped(m.parameters)));
+    grid.add("batch", Align::Right, 0, of(&|m| m.default_batch.to_string()));
+    grid.add("seq", Align::Right, 0, of(&|m| m.default_seq.map_or_else(String::new, |s| s.to_string())));
+    grid.add("what", Align::Keep, 2, of(&|m| m.title.to_string()));
     let mut out = output::stdout();
-    output::write_table(&mut out, &table)?;
+    grid.write(&mut out, output)?;
     let note = "batch, seq: samples and tokens of one iteration unless `--batch` or `--seq` says otherwise.";
     writeln!(out, "\n{}", output.dim(&output::wrapped(note, output.width, "")))?;
     Ok(out.flush()?)
@@ -90,7 +75,7 @@ fn show(name: &str, output: &Output) -> anyhow::Result<()> {
         ("sequence", seq.unwrap_or_else(|| "none".to_string())),
         ("optimizer", OptimizerChoice::of(m.optimizer).to_string()),
     ] {
-        writeln!(out, "  {what:<11} {text}")?;
+        writeln!(out, "{}", output::hanging(&format!("  {what:<11} "), &text, output.width))?;
     }
     writeln!(out, "\nTry `preflop predict {} --gpu h200`.", m.name)?;
     Ok(out.flush()?)

@@ -2,6 +2,7 @@
 
 use super::ops_table;
 use crate::error::{InputError, RowsFailed};
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output};
 use crate::rows::{Dialect, RawRow, Rows};
@@ -280,16 +281,16 @@ fn whole(out: &mut impl Write, x: f64) -> io::Result<()> {
 }
 
 fn table(rows: &mut Rows, model: &Kernels, gpu: &Gpu, output: &Output) -> anyhow::Result<()> {
-    let mut table = output.table(&[
-        ("line", Align::Right),
-        ("op", Align::Keep),
-        ("pass", Align::Keep),
-        ("dtype", Align::Keep),
-        ("time", Align::Right),
-        ("90 % interval", Align::Right),
-        ("bound", Align::Keep),
-        ("work", Align::Right),
-        ("DRAM", Align::Right),
+    let mut table = Grid::new(&[
+        ("line", Align::Right, 0),
+        ("op", Align::Keep, 0),
+        ("pass", Align::Keep, 0),
+        ("dtype", Align::Keep, 1),
+        ("time", Align::Right, 0),
+        ("90 % interval", Align::Right, 2),
+        ("bound", Align::Keep, 1),
+        ("work", Align::Right, 3),
+        ("DRAM", Align::Right, 3),
     ]);
     let mut tally = Tally::default();
     let mut problems = Vec::new();
@@ -303,7 +304,7 @@ fn table(rows: &mut Rows, model: &Kernels, gpu: &Gpu, output: &Output) -> anyhow
         let call = row.call(rows.dialect());
         match call.and_then(|call| Ok((checked(&call, model.predict(&call, gpu))?, call))) {
             Ok((p, call)) => {
-                table.add_row([
+                table.row([
                     row.line().to_string(),
                     call.name().to_string(),
                     call.pass.name().to_string(),
@@ -323,7 +324,7 @@ fn table(rows: &mut Rows, model: &Kernels, gpu: &Gpu, output: &Output) -> anyhow
         }
     }
     let mut out = output::stdout();
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     for problem in problems {
         writeln!(out, "not predicted: {problem}")?;
     }

@@ -162,8 +162,7 @@ pub fn run(args: &PlanArgs, output: &Output) -> anyhow::Result<()> {
         usd.map_or_else(|| "-".to_string(), of)
     };
     grid.add("USD/M tokens", Align::Right, 3, rows().map(dollars));
-    let (table, _) = grid.table(output);
-    output::write_table(&mut out, &table)?;
+    grid.write(&mut out, output)?;
     let why = all.why_not(&cluster);
     if !why.is_empty() {
         writeln!(out, "\n{}", output.bold("Why not"))?;

@@ -2,6 +2,7 @@
 
 use crate::destination;
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use clap::{Args, Subcommand};
@@ -93,17 +94,17 @@ fn list(gpu: Option<&str>, output: &Output) -> anyhow::Result<()> {
     }
     let mut out = output::stdout();
     if !prices.offers.is_empty() {
-        let mut table = output.table(&[
-            ("gpu", Align::Keep),
-            ("on demand usd/h", Align::Right),
-            ("spot usd/h", Align::Right),
-            ("date", Align::Keep),
-            ("source", Align::Left),
+        let mut table = Grid::new(&[
+            ("gpu", Align::Keep, 0),
+            ("on demand", Align::Right, 0),
+            ("spot", Align::Right, 1),
+            ("date", Align::Keep, 1),
+            ("source", Align::Left, 0),
         ]);
         let or_dash = |x: Option<f64>| x.map_or_else(|| "-".to_string(), three_digits);
         for o in &prices.offers {
             let host = if o.host_included { "" } else { " (without host)" };
-            table.add_row([
+            table.row([
                 o.gpu.clone(),
                 or_dash(o.on_demand),
                 or_dash(o.spot),
@@ -111,22 +112,23 @@ fn list(gpu: Option<&str>, output: &Output) -> anyhow::Result<()> {
                 format!("{} {}{host}", o.cloud, o.instance),
             ]);
         }
-        output::write_table(&mut out, &table)?;
+        table.write(&mut out, output)?;
+        writeln!(out, "\n{}", output.dim("on demand, spot: usd for an hour of one GPU"))?;
     }
     if !prices.purchases.is_empty() {
         if !prices.offers.is_empty() {
             writeln!(out)?;
         }
-        let mut table = output.table(&[
-            ("gpu", Align::Keep),
-            ("to buy, usd", Align::Right),
-            ("date", Align::Keep),
-            ("source", Align::Left),
+        let mut table = Grid::new(&[
+            ("gpu", Align::Keep, 0),
+            ("to buy, usd", Align::Right, 0),
+            ("date", Align::Keep, 1),
+            ("source", Align::Left, 0),
         ]);
         for p in &prices.purchases {
-            table.add_row([p.gpu.clone(), p.usd.to_string(), p.date.to_string(), p.source.clone()]);
+            table.row([p.gpu.clone(), p.usd.to_string(), p.date.to_string(), p.source.clone()]);
         }
-        output::write_table(&mut out, &table)?;
+        table.write(&mut out, output)?;
     }
     Ok(out.flush()?)
 }

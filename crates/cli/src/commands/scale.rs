@@ -197,8 +197,7 @@ fn print(
     grid.add("interval", Align::Right, 3, planned(&interval));
     grid.add("bubble", Align::Right, 5, planned(&|p, _| percent(p.share(|b| b.pp_bubble))));
     grid.add("exposed", Align::Right, 5, planned(&|p, _| percent(links(p))));
-    let (table, _) = grid.table(output);
-    output::write_table(&mut out, &table)?;
+    grid.write(&mut out, output)?;
     let line = "Efficiency: throughput of a GPU over that of the smallest size that fits. The interval holds links a quarter off and stragglers beyond 2,000 GPUs.";
     writeln!(out, "\n{}", output.dim(&output::wrapped(line, output.width, "")))?;
     Ok(out.flush()?)

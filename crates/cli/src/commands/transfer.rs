@@ -286,22 +286,21 @@ fn print(result: &Transfer, output: &Output) -> anyhow::Result<()> {
     grid.add("bound", Align::Keep, 2, sorted.iter().map(|t| t.bound.name().to_string()));
     let speedup = sorted.iter().map(|t| format!("{}x", three_digits(t.speedup)));
     grid.add("speedup", Align::Right, 0, speedup);
-    let (table, _) = grid.table(output);
-    output::write_table(&mut out, &table)?;
+    grid.write(&mut out, output)?;
     for t in &sorted {
         if !t.operators.is_empty() {
             writeln!(out, "\n{}", output.bold(&t.gpu))?;
-            let mut table = output.table(&[
-                ("operator", Align::Left),
-                ("by", Align::Keep),
-                (result.origin.as_str(), Align::Right),
-                (t.gpu.as_str(), Align::Right),
+            let mut table = Grid::new(&[
+                ("operator", Align::Left, 0),
+                ("by", Align::Keep, 1),
+                (result.origin.as_str(), Align::Right, 0),
+                (t.gpu.as_str(), Align::Right, 0),
             ]);
             for o in &t.operators {
                 let way = format!("{:?}", o.way).to_lowercase();
-                table.add_row(vec![o.name.clone(), way, ms(o.origin_ms), ms(o.time_ms)]);
+                table.row(vec![o.name.clone(), way, ms(o.origin_ms), ms(o.time_ms)]);
             }
-            output::write_table(&mut out, &table)?;
+            table.write(&mut out, output)?;
         }
     }
     for note in &result.notes {

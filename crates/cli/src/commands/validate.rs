@@ -2,6 +2,7 @@
 
 use crate::destination;
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output};
 use anyhow::Context as _;
@@ -340,19 +341,19 @@ fn print_tables(
 ) -> anyhow::Result<()> {
     let mut out = output::stdout();
     writeln!(out, "{}", output.bold("Predicted against measured (errors in %)"))?;
-    let mut table = output.table(&[
-        ("family", Align::Keep),
-        ("dtype", Align::Keep),
-        ("GPU", Align::Keep),
-        ("n", Align::Right),
-        ("mean", Align::Right),
-        ("median", Align::Right),
-        ("bias", Align::Right),
-        ("in interval", Align::Right),
-        ("roofline", Align::Right),
+    let mut table = Grid::new(&[
+        ("family", Align::Keep, 0),
+        ("dtype", Align::Keep, 0),
+        ("GPU", Align::Keep, 2),
+        ("n", Align::Right, 1),
+        ("mean", Align::Right, 0),
+        ("median", Align::Right, 0),
+        ("bias", Align::Right, 2),
+        ("in interval", Align::Right, 1),
+        ("roofline", Align::Right, 2),
     ]);
     for r in rows {
-        table.add_row([
+        table.row([
             r.family.clone(),
             r.dtype.clone(),
             r.gpu.clone(),
@@ -364,25 +365,25 @@ fn print_tables(
             format!("{:.0}", r.roofline_mean_percent),
         ]);
     }
-    writeln!(out, "{}", table.trim_fmt())?;
+    table.write(&mut out, output)?;
     if skipped > 0 {
         writeln!(out, "{skipped} rows skipped: unknown operator, model or format")?;
     }
     if bundled {
         let text =
             "These rows were in the fit. What it does on rows and GPUs it has not seen, by cross-validation:";
-        writeln!(out, "\n{text}")?;
-        let mut table = output.table(&[
-            ("fit", Align::Keep),
-            ("GPU", Align::Keep),
-            ("how", Align::Left),
-            ("n", Align::Right),
-            ("mean", Align::Right),
-            ("median", Align::Right),
-            ("bias", Align::Right),
+        writeln!(out, "\n{}", output::wrapped(text, output.width, ""))?;
+        let mut table = Grid::new(&[
+            ("fit", Align::Keep, 0),
+            ("GPU", Align::Keep, 2),
+            ("how", Align::Left, 1),
+            ("n", Align::Right, 1),
+            ("mean", Align::Right, 0),
+            ("median", Align::Right, 0),
+            ("bias", Align::Right, 2),
         ]);
         for r in cross_validation.iter().filter(|r| r.class == "all") {
-            table.add_row([
+            table.row([
                 r.family.clone(),
                 r.gpu.clone(),
                 r.how.clone(),
@@ -392,7 +393,7 @@ fn print_tables(
                 format!("{:+.1}", r.bias_percent),
             ]);
         }
-        writeln!(out, "{}", table.trim_fmt())?;
+        table.write(&mut out, output)?;
     }
     out.flush().context("writing the output")
 }

@@ -1,6 +1,7 @@
 //! `preflop validate --parallel`: several GPUs against measurements that are not part of this repository.
 
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output};
 use anyhow::Context as _;
@@ -218,20 +219,20 @@ impl Board {
 
     fn print(&self, output: &Output) -> anyhow::Result<()> {
         let mut out = output::stdout();
-        let mut table = output.table(&[
-            ("what", Align::Left),
-            ("left out", Align::Left),
-            ("rows", Align::Right),
-            ("mean", Align::Right),
-            ("median", Align::Right),
-            ("systems", Align::Right),
-            ("bias", Align::Right),
-            ("in 90 %", Align::Right),
-            ("bar", Align::Right),
-            ("holds", Align::Keep),
+        let mut table = Grid::new(&[
+            ("what", Align::Left, 0),
+            ("left out", Align::Left, 2),
+            ("rows", Align::Right, 1),
+            ("mean", Align::Right, 0),
+            ("median", Align::Right, 4),
+            ("systems", Align::Right, 5),
+            ("bias", Align::Right, 3),
+            ("in 90 %", Align::Right, 2),
+            ("bar", Align::Right, 0),
+            ("holds", Align::Keep, 0),
         ]);
         for s in &self.scores {
-            table.add_row([
+            table.row([
                 s.what.clone(),
                 s.left_out.clone(),
                 s.rows.to_string(),
@@ -244,7 +245,7 @@ impl Board {
                 s.holds.map_or("", |h| if h { "yes" } else { "NO" }).to_string(),
             ]);
         }
-        output::write_table(&mut out, &table)?;
+        table.write(&mut out, output)?;
         writeln!(out)?;
         for note in &self.notes {
             writeln!(out, "{}", output::wrapped(note, output.width, "  "))?;

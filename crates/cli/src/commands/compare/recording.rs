@@ -6,6 +6,7 @@ use crate::commands::profile;
 use crate::commands::roofline::recording::{self, RecordingArgs};
 use crate::destination;
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use preflop_core::Gpu;
@@ -142,21 +143,21 @@ fn print(
         RankBy::Energy => "energy",
     };
     let title = format!("recorded on {}: {} ms, by {by}", result.origin, three_digits(result.measured_ms));
-    writeln!(out, "{}\n", output.bold(&title))?;
-    let mut table = output.table(&[
-        ("gpu", Align::Keep),
-        ("time", Align::Right),
-        ("90 % interval", Align::Right),
-        ("bound", Align::Keep),
-        ("samples/s", Align::Right),
-        ("usd/h", Align::Right),
-        ("priced", Align::Keep),
-        ("usd/M iterations", Align::Right),
-        ("J/iteration", Align::Right),
+    writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
+    let mut table = Grid::new(&[
+        ("gpu", Align::Keep, 0),
+        ("time", Align::Right, 0),
+        ("90 % interval", Align::Right, 1),
+        ("bound", Align::Keep, 3),
+        ("samples/s", Align::Right, 4),
+        ("usd/h", Align::Right, 2),
+        ("priced", Align::Keep, 6),
+        ("usd/M iterations", Align::Right, 2),
+        ("J/iteration", Align::Right, 5),
     ]);
     let or_dash = |x: Option<f64>| x.map_or_else(|| "-".to_string(), three_digits);
     for r in rows {
-        table.add_row(vec![
+        table.row(vec![
             r.gpu.clone(),
             format!("{} ms", three_digits(r.iteration_ms)),
             format!("{} - {} ms", three_digits(r.low_ms), three_digits(r.high_ms)),
@@ -168,7 +169,7 @@ fn print(
             three_digits(r.joules_per_iteration),
         ]);
     }
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     let lacking: Vec<&str> =
         rows.iter().filter(|r| r.usd_per_hour.is_none()).map(|r| r.gpu.as_str()).collect();
     let mut notes = result.notes.clone();

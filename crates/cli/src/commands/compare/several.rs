@@ -3,6 +3,7 @@
 
 use super::args::{Batch, CompareArgs};
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use preflop_cluster::Cluster;
@@ -148,20 +149,20 @@ fn print(rows: &[Row], model: &str, output: &Output) -> anyhow::Result<()> {
     let title = rows.first().map_or_else(String::new, |r| {
         format!("{model} training, {} samples on each GPU, {}", r.batch / r.gpus.max(1), r.precision)
     });
-    writeln!(out, "{}\n", output.bold(&title))?;
-    let mut table = output.table(&[
-        ("setup", Align::Keep),
-        ("time", Align::Right),
-        ("samples/s", Align::Right),
-        ("scaling", Align::Right),
-        ("memory", Align::Right),
-        ("USD/h", Align::Right),
-        ("USD/M samples", Align::Right),
-        ("J/sample", Align::Right),
+    writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
+    let mut table = Grid::new(&[
+        ("setup", Align::Keep, 0),
+        ("time", Align::Right, 0),
+        ("samples/s", Align::Right, 1),
+        ("scaling", Align::Right, 2),
+        ("memory", Align::Right, 1),
+        ("USD/h", Align::Right, 4),
+        ("USD/M samples", Align::Right, 3),
+        ("J/sample", Align::Right, 5),
     ]);
     let number = |x: Option<f64>| x.map_or_else(|| "-".to_string(), three_digits);
     for r in rows {
-        table.add_row([
+        table.row([
             r.gpu.clone(),
             output::time(Seconds(r.iteration_ms / 1e3)),
             three_digits(r.samples_per_s),
@@ -172,7 +173,7 @@ fn print(rows: &[Row], model: &str, output: &Output) -> anyhow::Result<()> {
             three_digits(r.joules_per_sample),
         ]);
     }
-    output::write_table(&mut out, &table)?;
+    table.write(&mut out, output)?;
     Ok(out.flush()?)
 }
 

@@ -6,10 +6,10 @@ use super::{price_kind, unpriced};
 use crate::commands::tabular::{self, Column, Columns};
 use crate::destination;
 use crate::grid::Grid;
-use crate::output::{self, Align, Output, three_digits};
-use comfy_table::Color;
+use crate::output::{self, Align, Color, Output, three_digits};
+use crate::report::{mode_words, optimizer_words};
 use preflop_core::cost::{Limits, RankBy};
-use preflop_core::model::Precision;
+use preflop_core::model::{OptimizerChoice, Precision};
 use preflop_core::units::{Bytes, Seconds};
 use preflop_plot::{Plane, PlanePoint};
 use std::io::Write as _;
@@ -53,8 +53,7 @@ pub fn print(
     let mut out = output::stdout();
     let title = format!("{}, by {}", title(question), order(question.rank));
     writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
-    let (table, left_out) = columns(question, rows).table(output);
-    output::write_table(&mut out, &table)?;
+    let left_out = columns(question, rows).write(&mut out, output)?;
     writeln!(out)?;
     let lines = answer(question, rows).into_iter().chain(sentences).chain(advice(rows));
     for line in lines {
@@ -133,18 +132,24 @@ fn short(evidence: &str) -> &str {
     }
 }
 
-/// What is compared: `resnet50 train, batch 64, fp32`.
+/// What is compared: `resnet50 training, batch 64, fp32, sgd (foreach)`.
 fn title(question: &Question) -> String {
-    let (model, mode) = (question.model.name(), question.mode.name());
+    let (model, mode) = (question.model.name(), mode_words(question.mode.name()));
+    let step = question.setups.first().and_then(|setup| {
+        let graph = question.graph(setup).ok()?;
+        graph.steps_with(&question.options(setup))
+    });
+    let optimizer =
+        optimizer_words(step.map(|o| o.rule.name()), step.and_then(OptimizerChoice::implementation_name));
     match question.setups.as_slice() {
         [one] => {
             let formats = match one.precision {
                 Precision::Pytorch => "PyTorch's default formats (TF32 convolutions where the GPU has it)",
                 named => named.name(),
             };
-            format!("{model} {mode}, batch {}, {formats}", one.batch)
+            format!("{model} {mode}, batch {}, {formats}{optimizer}", one.batch)
         }
-        _ => format!("{model} {mode}, the best batch and format of each GPU"),
+        _ => format!("{model} {mode}, the best batch and format of each GPU{optimizer}"),
     }
 }
 
@@ -208,13 +213,26 @@ fn legend(question: &Question, left_out: &[&str]) -> String {
     } else {
         format!(" Left out for want of width: {}.", left_out.join(", "))
     };
-    let baseline = question.baseline.as_ref().map_or_else(String::new, |b| format!("speed: over {b}; "));
+    // What was left out needs no explanation.
+    let mut columns = vec![
+        ("usd/M", format!("usd: {}", price_kind(question.pricing))),
+        ("usd/M", "usd/M: per million samples".to_string()),
+        ("J", "J: joules per sample, an estimate from utilisation".to_string()),
+    ];
+    columns.extend(question.baseline.as_ref().map(|b| ("speed", format!("speed: over {b}"))));
+    columns.push(("front", "front: nothing else is both as fast and as cheap".to_string()));
+    columns.push((
+        "evidence",
+        "evidence: was this GPU measured, another of its generation, or none".to_string(),
+    ));
+    let shown: Vec<String> =
+        columns.into_iter().filter(|(title, _)| !left_out.contains(title)).map(|(_, text)| text).collect();
     let measured = question.measured.as_ref().map_or_else(String::new, |(gpu, t)| {
         format!(" Times scaled to the measured {} on {gpu}.", output::time(*t))
     });
     format!(
-        "usd: {}; usd/M: per million samples; J: joules per sample, an estimate from utilisation; {baseline}front: nothing else is both as fast and as cheap; evidence: was this GPU measured, another of its generation, or none. fits: peak and fp32 convolution workspace plus {:.0} % plus {:.0} MiB.{measured}{narrow}",
-        price_kind(question.pricing),
+        "{}. fits: peak and fp32 convolution workspace plus {:.0} % plus {:.0} MiB.{measured}{narrow}",
+        shown.join("; "),
         100.0 * r.share,
         r.context.mib()
     )

@@ -2,6 +2,7 @@
 
 use super::job::{JobArgs, describe};
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::output::{self, Align, Output, three_digits};
 use preflop_core::time::TimeModel;
 use preflop_core::units::Seconds;
@@ -82,23 +83,23 @@ const SHOWN: usize = 20;
 
 fn print(title: &str, report: &Report, output: &Output) -> anyhow::Result<()> {
     let mut out = output::stdout();
-    writeln!(
-        out,
-        "{} on {}: convolutions by the heuristic's algorithm and by the fastest\n",
+    let title = format!(
+        "{} on {}: convolutions by the heuristic's algorithm and by the fastest",
         output.bold(title),
         report.gpu
-    )?;
-    let mut table = output.table(&[
-        ("layer", Align::Keep),
-        ("pass", Align::Keep),
-        ("heuristic", Align::Keep),
-        ("time", Align::Right),
-        ("autotuned", Align::Keep),
-        ("time", Align::Right),
-        ("gain", Align::Right),
+    );
+    writeln!(out, "{}\n", output::wrapped(&title, output.width, "  "))?;
+    let mut table = Grid::new(&[
+        ("layer", Align::Keep, 0),
+        ("pass", Align::Keep, 0),
+        ("heuristic", Align::Keep, 2),
+        ("time", Align::Right, 1),
+        ("autotuned", Align::Keep, 2),
+        ("time", Align::Right, 1),
+        ("gain", Align::Right, 0),
     ]);
     for l in report.layers.iter().take(SHOWN) {
-        table.add_row(vec![
+        table.row(vec![
             l.name.clone(),
             l.phase.to_string(),
             l.heuristic.clone(),
@@ -108,15 +109,15 @@ fn print(title: &str, report: &Report, output: &Output) -> anyhow::Result<()> {
             format!("{}x", three_digits(l.heuristic_us / l.autotuned_us)),
         ]);
     }
-    output::write_table(&mut out, &table)?;
-    writeln!(
-        out,
-        "\nall convolutions: {} ms by the heuristic, {} ms autotuned ({}x)",
+    table.write(&mut out, output)?;
+    let all = format!(
+        "all convolutions: {} ms by the heuristic, {} ms autotuned ({}x)",
         three_digits(report.heuristic_ms),
         three_digits(report.autotuned_ms),
         three_digits(report.heuristic_ms / report.autotuned_ms)
-    )?;
+    );
+    writeln!(out, "\n{}", output::wrapped(&all, output.width, "  "))?;
     let note = "Times are those of the closed forms of up to four kernels that the library is likely to run.";
-    writeln!(out, "{}", output.dim(note))?;
+    writeln!(out, "{}", output.dim(&output::wrapped(note, output.width, "")))?;
     Ok(out.flush()?)
 }

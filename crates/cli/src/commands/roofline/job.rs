@@ -2,9 +2,11 @@
 
 use crate::error::InputError;
 use crate::input;
+use crate::report::{mode_words, optimizer_words};
 use crate::run_args::{Job, RunArgs};
 use clap::Args;
 use preflop_core::Gpu;
+use preflop_core::model::{OptimizerChoice, Precision};
 
 /// What to run, and where.
 #[derive(Debug, Clone, Args)]
@@ -32,14 +34,24 @@ impl JobArgs {
     }
 }
 
-/// `resnet50, batch 64, amp, train`.
+/// `resnet50 training, batch 64, amp, sgd (foreach)`.
 pub fn describe(job: &Job) -> String {
     let seq = job.graph.seq.map_or(String::new(), |s| format!(", sequence {s}"));
+    let step = job.graph.steps_with(&job.options);
     format!(
-        "{}, batch {}{seq}, {}, {}",
+        "{} {}, batch {}{seq}, {}{}",
         job.graph.name,
+        mode_words(job.options.mode.name()),
         job.graph.samples,
-        job.options.precision.name(),
-        job.options.mode.name()
+        formats(job.options.precision),
+        optimizer_words(step.map(|o| o.rule.name()), step.and_then(OptimizerChoice::implementation_name))
     )
+}
+
+/// Number formats inside a title.
+pub fn formats(precision: Precision) -> &'static str {
+    match precision {
+        Precision::Pytorch => "PyTorch's default formats",
+        named => named.name(),
+    }
 }

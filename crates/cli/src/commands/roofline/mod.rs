@@ -9,10 +9,11 @@ mod study;
 pub mod view;
 
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::output::{self, Align, Output, three_digits};
 use clap::Args;
 use job::JobArgs;
-use preflop_core::roofline::{By, COLUMNS, Level, MachineData, RowData, Sources};
+use preflop_core::roofline::{By, COLUMNS, Level, MachineData, Row, RowData, Sources};
 use preflop_core::units::{Bytes, Flops, Seconds};
 use recording::RecordingArgs;
 use serde::Serialize;
@@ -236,55 +237,48 @@ fn print_csv(views: &[View]) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
+/// The table of operators. Names of filters say all there is to know of a study's kernel, so they are kept long.
+fn operators(rows: &[Row], long: bool) -> Grid<'static> {
+    let data: Vec<RowData> = rows.iter().map(RowData::from).collect();
+    let of = |cell: &dyn Fn(&RowData) -> String| data.iter().map(cell).collect::<Vec<_>>();
+    let dash = || "-".to_string();
+    let us = |x: f64| output::time(Seconds::from_us(x));
+    let mut grid = Grid::default();
+    grid.add("name", Align::Keep, 0, of(&|d| shortened(&d.name, if long { 34 } else { 20 })));
+    grid.add("operator", Align::Keep, 5, of(&|d| shortened(&d.op, 18)));
+    grid.add("calls", Align::Right, 6, of(&|d| output::count(d.count)));
+    grid.add("time", Align::Right, 0, of(&|d| us(d.time_us)));
+    grid.add("share", Align::Right, 2, of(&|d| output::percent(d.share)));
+    let work = |d: &RowData| output::flops(Flops(d.flops)).replace("FLOP", "").trim().to_string();
+    grid.add("FLOPs", Align::Right, 7, of(&work));
+    grid.add("DRAM", Align::Right, 7, of(&|d| d.dram_bytes.map_or_else(dash, |b| output::traffic(Bytes(b)))));
+    grid.add("AI", Align::Right, 7, of(&|d| d.intensity.map_or_else(dash, three_digits)));
+    let compute = |d: &RowData| if d.class == "unknown" { dash() } else { us(d.compute_bound_us) };
+    grid.add("t_F", Align::Right, 4, of(&compute));
+    grid.add("t_B", Align::Right, 4, of(&|d| d.dram_bound_us.map_or_else(dash, us)));
+    grid.add("t_0", Align::Right, 4, of(&|d| us(d.launch_bound_us)));
+    let slowdown = |d: &RowData| d.slowdown.map_or_else(dash, |s| format!("{}x", three_digits(s)));
+    grid.add("slowdown", Align::Right, 1, of(&slowdown));
+    let binds = |d: &RowData| {
+        let flag = if d.above_roof.is_empty() { "" } else { " !" };
+        match d.inefficient {
+            Some(factor) => format!("{}, {}x above{flag}", d.binding, three_digits(factor)),
+            None => format!("{}{flag}", d.binding),
+        }
+    };
+    grid.add("binds", Align::Left, 0, of(&binds));
+    grid
+}
+
 fn print(title: &str, view: &View, args: &RooflineArgs, output: &Output) -> anyhow::Result<()> {
     let mut out = output::stdout();
     let label = if view.label.is_empty() { String::new() } else { format!(" ({})", view.label) };
-    writeln!(out, "{}{label} on {}", output.bold(title), view.machine.title)?;
-    let wide = output.width >= WIDE;
-    let mut header = vec![("name", Align::Keep), ("operator", Align::Keep), ("calls", Align::Right)];
-    header.extend([("time", Align::Right), ("share", Align::Right)]);
-    if wide {
-        header.extend([("FLOPs", Align::Right), ("DRAM", Align::Right), ("AI", Align::Right)]);
-    }
-    header.extend([("t_F", Align::Right), ("t_B", Align::Right), ("t_0", Align::Right)]);
-    header.extend([("slowdown", Align::Right), ("binds", Align::Keep)]);
-    let mut table = output.table(&header);
+    let title = format!("{}{label} on {}", output.bold(title), view.machine.title);
+    writeln!(out, "{}", output::wrapped(&title, output.width, "  "))?;
     let rows = &view.rows.rows;
     let top = args.top;
     let shown = if top == 0 { rows.len() } else { top.min(rows.len()) };
-    let dash = || "-".to_string();
-    for row in &rows[..shown] {
-        let data = RowData::from(row);
-        let flag = if data.above_roof.is_empty() { "" } else { " !" };
-        let us = |x: f64| output::time(Seconds::from_us(x));
-        let mut cells = vec![
-            // Names of filters say all there is to know of a study's kernel.
-            shortened(&data.name, if wide || args.study.is_some() { 34 } else { 20 }),
-            shortened(&data.op, 18),
-            output::count(data.count),
-            us(data.time_us),
-            format!("{:.1} %", 100.0 * data.share),
-        ];
-        if wide {
-            cells.extend([
-                output::flops(Flops(data.flops)).replace("FLOP", "").trim().to_string(),
-                data.dram_bytes.map_or_else(dash, |b| output::traffic(Bytes(b))),
-                data.intensity.map_or_else(dash, three_digits),
-            ]);
-        }
-        cells.extend([
-            if data.class == "unknown" { dash() } else { us(data.compute_bound_us) },
-            data.dram_bound_us.map_or_else(dash, us),
-            us(data.launch_bound_us),
-            data.slowdown.map_or_else(dash, |s| format!("{}x", three_digits(s))),
-            match data.inefficient {
-                Some(factor) => format!("{}, {}x above{flag}", data.binding, three_digits(factor)),
-                None => format!("{}{flag}", data.binding),
-            },
-        ]);
-        table.add_row(cells);
-    }
-    output::write_table(&mut out, &table)?;
+    operators(&rows[..shown], output.width >= WIDE || args.study.is_some()).write(&mut out, output)?;
     if shown < rows.len() {
         let rest: f64 = rows[shown..].iter().map(|r| r.share).sum();
         let note = format!(

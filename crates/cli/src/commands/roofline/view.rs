@@ -1,6 +1,7 @@
 //! One view: some work on one machine, with its rows. A sweep or several GPUs give several views.
 
-use super::job::{JobArgs, describe};
+use super::job::{JobArgs, describe, formats};
+use crate::report::mode_words;
 use preflop_core::roofline::{By, Machine, Rows, Sources, entries_of_iteration};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
@@ -78,11 +79,11 @@ pub fn collect(
             title = describe(&job);
             if let Some(s) = sweep {
                 title = format!(
-                    "{} over {}, {}, {}",
+                    "{} {} over {}, {}",
                     job.graph.name,
+                    mode_words(args.run.mode.name()),
                     s.key,
-                    args.run.precision().name(),
-                    args.run.mode.name()
+                    formats(args.run.precision())
                 );
             }
         }

@@ -5,6 +5,7 @@ mod page;
 
 use crate::destination;
 use crate::error::InputError;
+use crate::grid::Grid;
 use crate::output::{self, Align, Output, three_digits};
 use anyhow::Context as _;
 use clap::Args;
@@ -98,15 +99,19 @@ fn write(study: &Study, folder: &Path) -> anyhow::Result<()> {
 fn print(study: &Study, folder: Option<&str>, output: &Output) -> anyhow::Result<()> {
     let mut out = output::stdout();
     writeln!(out, "{}\n", output.bold("Samples per second in training, fp32, one host for all"))?;
-    let mut header = vec![("model", Align::Keep)];
-    header.extend(GPUS.map(|gpu| (gpu, Align::Right)));
-    let mut table = output.table(&header);
-    for w in &study.workloads {
-        let of_model = study.then.iter().filter(|c| c.model == w.model);
-        let cells = of_model.map(|c| three_digits(c.samples_per_s) + if c.fits { "" } else { " (no room)" });
-        table.add_row(std::iter::once(w.model.to_string()).chain(cells));
+    let mut grid = Grid::default();
+    grid.add("model", Align::Keep, 0, study.workloads.iter().map(|w| w.model.to_string()));
+    // Where seven GPUs have no room, the best of each kind stay: a data centre's, a gamer's, a workstation's.
+    for (gpu, rank) in GPUS.into_iter().zip([1, 5, 4, 2, 3, 0, 6]) {
+        let cells = study.workloads.iter().map(|w| {
+            let found = study.then.iter().find(|c| c.model == w.model && c.gpu == gpu);
+            found.map_or_else(String::new, |c| {
+                three_digits(c.samples_per_s) + if c.fits { "" } else { " (no room)" }
+            })
+        });
+        grid.add(gpu, Align::Right, rank, cells);
     }
-    output::write_table(&mut out, &table)?;
+    grid.write(&mut out, output)?;
     writeln!(out)?;
     for f in &study.findings {
         let verdict = if f.holds { "holds" } else { "DOES NOT HOLD" };
