@@ -29,12 +29,13 @@ def one(name: str) -> int:
 
     batch, seq, precision, seconds, mib = CASES[name]
     run = step(name, batch, seq, precision, "train")
-    start = time.perf_counter()
+    # Of the processor: what else the machine does is not the recorder's.
+    start = time.process_time()
     with preflop.record(name) as graph:
         run()
-    took = time.perf_counter() - start
+    took = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{name:10} {len(graph):6} operators in {took:5.2f} s (wanted: under {seconds:g}), {peak:5.0f} MiB (wanted: under {mib})")
+    print(f"{name:10} {len(graph):6} operators in {took:5.2f} s of the processor (wanted: under {seconds:g}), {peak:5.0f} MiB (wanted: under {mib})")
     return 0 if took < seconds and peak < mib else 1
 
 

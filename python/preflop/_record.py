@@ -138,6 +138,7 @@ def recording(session: Session) -> Iterator[None]:
         stack.enter_context(_cuda.one_gpu(session))
         stack.enter_context(_distributed.one_of_many(session))
         stack.enter_context(_files.unwritten(session))
+        stack.enter_context(_cuda.replaced(torch.jit, "trace", _refused_trace(session)))
         stack.enter_context(_cuda.replaced(torch.nn.Module, "__call__", recorded_call))
         stack.enter_context(_cuda.replaced(torch.nn.Module, "_apply", lambda *a, **k: session.apply(*a, **k)))
         stack.enter_context(_cuda.replaced(torch.optim.Optimizer, "__init__", optimizer_made))
@@ -155,6 +156,16 @@ def recording(session: Session) -> Iterator[None]:
             if told is None:
                 raise
             raise told from error
+
+
+def _refused_trace(session: Session) -> Any:
+    def trace(*args: Any, **kwargs: Any) -> Any:
+        raise CaptureError(
+            f"`torch.jit.trace` at {session.user_line()} would trace the recorder",
+            hint="record the module itself, or trace it before the block",
+        )
+
+    return trace
 
 
 #: Words of PyTorch's messages where it asks for data, a device or a kind of tensor that a recording does not have.

@@ -114,6 +114,22 @@ def test_the_pool_of_a_graph_ends_with_it() -> None:
     assert (peak(True), peak(False)) == (8, 4)
 
 
+def test_tracing_inside_a_recording_is_refused_in_one_line() -> None:
+    traced = torch.jit.trace(mlp(), torch.zeros(2, 32))
+    with pytest.raises(preflop.CaptureError, match="would trace the recorder") as error, preflop.record():
+        torch.jit.trace(mlp(), torch.zeros(2, 32))
+    assert "\n" not in str(error.value)
+    with preflop.record() as graph:
+        traced.to("cuda")(torch.zeros(2, 32, device="cuda"))
+    assert graph.operator_counts()["aten::addmm"] == 2
+
+
+def test_views_in_place_launch_nothing() -> None:
+    with preflop.record() as graph:
+        torch.zeros(4, 1, 4, device="cuda").squeeze_(1).t_().unsqueeze_(0).transpose_(0, 1)
+    assert not graph.predict("h100").unmodelled
+
+
 def test_the_kernels_that_a_program_allows_are_taken() -> None:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 

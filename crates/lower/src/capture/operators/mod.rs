@@ -55,6 +55,11 @@ const FREE: &[&str] = &[
     "record_stream",
     "resize",
     "set",
+    "squeeze",
+    "swapdims",
+    "t",
+    "transpose",
+    "unsqueeze",
     "_cudnn_init_dropout_state",
     "is_pinned",
 ];
