@@ -28,7 +28,7 @@ const server = await serve();
 try {
   const report = page("picture-report.html", "report", "resnet50", "--gpu", "h200,a100", "--precision", "amp");
   for (const [name, url] of [["report", report.url], ["page", `${server.url}/compare?model=resnet50&precision=amp`]]) {
-    const context = await chromium.newContext({ viewport: { width: 1280, height: 860 }, colorScheme: "light" });
+    const context = await chromium.newContext({ viewport: { width: 1280, height: 1010 }, colorScheme: "light" });
     const tab = await context.newPage();
     await tab.goto(url);
     await tab.waitForSelector("#chart svg");
