@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Names that differ in one recording. Those of the longest ones are some ten thousands; beyond this, names hold numbers or
 /// addresses, and grouping by them says nothing.
 const MAX_NAMES: usize = 1_000_000;
-/// Memory that one recording may take where the caller names no limit. A trace of 1 GB with nothing but kernels takes some 600 MB.
+/// Memory that one recording may take where the caller names no limit. A trace of 1 GB with nothing but kernels and launches takes some 100 MB, one of the shortest events that there can be four times that.
 const MOST_BYTES: u64 = 4 << 30;
 
 /// Memory that several readers share.

@@ -1,7 +1,7 @@
 //! What would help most, with what it would save.
 
 use super::attribution::Link;
-use super::explain::{Explanation, family_of};
+use super::explain::Explanation;
 use super::{Analysis, KernelFamily};
 use preflop_gpu::Gpu;
 use preflop_ops::OptimizerKind;
@@ -60,19 +60,19 @@ pub fn advise(analysis: &Analysis, model: &TimeModel, gpu: Option<&Gpu>, seen: &
     );
     let copies = seen.timeline.exposed_memcpy_ms / analysis.iterations();
     add(copies, "copies run alone: pin the host memory and copy ahead on another stream".to_string());
-    let layout = family_ms(analysis, KernelFamily::Layout);
+    let layout = family_ms(seen, KernelFamily::Layout);
     add(layout * alone, "kernels convert between NCHW and NHWC: keep tensors in channels_last".to_string());
     if let Some((saves, format)) = gpu.and_then(|gpu| tensor_core_saving(analysis, model, gpu)) {
         add(saves * alone, format!("fp32 products run outside the tensor cores: allow {format}"));
     }
-    let pointwise = family_ms(analysis, KernelFamily::Elementwise) + family_ms(analysis, KernelFamily::Copy);
+    let pointwise = family_ms(seen, KernelFamily::Elementwise) + family_ms(seen, KernelFamily::Copy);
     // A chain of two elementwise kernels fused into one saves the write and the read between them: half.
     add(
         alone * pointwise / 2.0,
         "elementwise kernels and casts move tensors again and again: fuse them (torch.compile), which saves up to half"
             .to_string(),
     );
-    if let Some(saves) = optimizer_saving(analysis) {
+    if let Some(saves) = optimizer_saving(analysis, seen) {
         add(
             saves * alone,
             "the optimizer runs tensor by tensor: fused=True moves 28 instead of 72 bytes a parameter".into(),
@@ -91,14 +91,9 @@ fn mostly_replayed(analysis: &Analysis) -> bool {
     of(true) > of(false)
 }
 
-fn family_ms(analysis: &Analysis, family: KernelFamily) -> f64 {
-    let mut sum = 0.0;
-    for (event, group) in analysis.events() {
-        if family_of(analysis, &event, group) == family {
-            sum += event.dur_ns as f64 / 1e6;
-        }
-    }
-    sum / analysis.iterations()
+/// GPU time of one iteration that a family takes.
+fn family_ms(seen: &Explanation, family: KernelFamily) -> f64 {
+    seen.families.iter().find(|part| part.name == family.name()).map_or(0.0, |part| part.time_ms)
 }
 
 /// What fp32 products would save on tensor cores, by the ratio of our predictions.
@@ -133,7 +128,7 @@ fn tensor_core_saving(analysis: &Analysis, model: &TimeModel, gpu: &Gpu) -> Opti
 /// Kernels of one iteration's optimizer from which on it is taken to run tensor by tensor.
 const MANY_OPTIMIZER_KERNELS: f64 = 100.0;
 
-fn optimizer_saving(analysis: &Analysis) -> Option<f64> {
+fn optimizer_saving(analysis: &Analysis, seen: &Explanation) -> Option<f64> {
     let groups: Vec<_> = analysis
         .groups
         .iter()
@@ -148,5 +143,5 @@ fn optimizer_saving(analysis: &Analysis) -> Option<f64> {
     }
     let moved = |kind| preflop_ops::Optimizer { kind, params: 1, tensors: 1 }.traffic().total().0;
     let kept = moved(OptimizerKind::AdamFused) / moved(OptimizerKind::AdamSingle);
-    Some(family_ms(analysis, KernelFamily::Optimizer) * (1.0 - kept))
+    Some(family_ms(seen, KernelFamily::Optimizer) * (1.0 - kept))
 }

@@ -1,16 +1,14 @@
 //! Where the time of one profile goes.
 
 use super::advice::{self, Advice};
-use super::analysis::Group;
 use super::attribution::Link;
 use super::stalls::{self, Counted};
 use super::timeline::{self, Idle, Timeline};
-use super::{Analysis, Format, GpuEvent, KernelFamily, Profile, Reading, occupancy, origin, window};
+use super::{Analysis, Format, KernelFamily, Profile, Reading, occupancy, origin, parts, window};
 use preflop_gpu::Gpu;
 use preflop_graph::Phase;
 use preflop_time::TimeModel;
 use preflop_units::Seconds;
-use preflop_units::dtype::Dtype;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -174,6 +172,8 @@ pub fn explain(analysis: &Analysis, model: &TimeModel, gpu: Option<&Gpu>) -> Exp
         .or(profile.devices.first())
         .map(|d| d.name.clone())
         .filter(|name| !name.is_empty());
+    let [families, dtypes, tensor_cores, phases, mut modules] = parts::all(analysis);
+    modules.truncate(MOST_PARTS);
     let mut explanation = Explanation {
         source: profile.source.clone(),
         format: profile.format,
@@ -189,13 +189,11 @@ pub fn explain(analysis: &Analysis, model: &TimeModel, gpu: Option<&Gpu>) -> Exp
         timeline: timeline::split(analysis.events().map(|(e, _)| (e, analysis.class(&e).family))),
         idle,
         unattributed: unattributed(analysis),
-        families: parts(analysis, |e, g| family_of(analysis, e, g).name()),
-        dtypes: parts(analysis, |_, g| g.dtype.map_or("unknown", Dtype::name)),
-        tensor_cores: parts(analysis, |e, _| {
-            if analysis.class(e).tensor_core { "tensor cores" } else { "other units" }
-        }),
-        phases: parts(analysis, |_, g| g.phase.map_or("unattributed", Phase::name)),
-        modules: modules(analysis),
+        families,
+        dtypes,
+        tensor_cores,
+        phases,
+        modules,
         launching,
         occupancy: gpu.and_then(|gpu| occupancies(analysis, gpu)),
         operators: operators(analysis, gpu),
@@ -206,58 +204,6 @@ pub fn explain(analysis: &Analysis, model: &TimeModel, gpu: Option<&Gpu>) -> Exp
     };
     explanation.advice = advice::advise(analysis, model, gpu, &explanation);
     explanation
-}
-
-/// Family of one event: layout conversions, copies and memsets of a library count as what they are, not as the
-/// operator around them.
-pub(super) fn family_of(analysis: &Analysis, event: &GpuEvent, group: &Group) -> KernelFamily {
-    let own = analysis.class(event).family;
-    match own {
-        KernelFamily::Layout | KernelFamily::Memset | KernelFamily::Memcpy | KernelFamily::Communication => {
-            own
-        }
-        _ => group.family,
-    }
-}
-
-fn parts<'a>(analysis: &'a Analysis, name: impl Fn(&GpuEvent, &Group) -> &'a str) -> Vec<Part> {
-    let mut sums: BTreeMap<&str, (f64, u64)> = BTreeMap::new();
-    for (event, group) in analysis.events() {
-        let sum = sums.entry(name(&event, group)).or_default();
-        sum.0 += event.dur_ns as f64 / 1e6;
-        sum.1 += 1;
-    }
-    let all: f64 = sums.values().map(|s| s.0).sum();
-    let n = analysis.iterations();
-    let mut parts: Vec<Part> = sums
-        .into_iter()
-        .map(|(name, (time, count))| Part {
-            name: name.to_string(),
-            time_ms: time / n,
-            share: if all > 0.0 { time / all } else { 0.0 },
-            launches: count as f64 / n,
-        })
-        .collect();
-    parts.sort_by(|a, b| b.time_ms.total_cmp(&a.time_ms));
-    parts
-}
-
-fn modules(analysis: &Analysis) -> Vec<Part> {
-    if analysis.profile.modules.is_empty() {
-        return Vec::new();
-    }
-    let mut parts = parts(analysis, |_, g| {
-        let name = analysis.profile.names.text(g.module);
-        let name = name.strip_prefix("nn.Module: ").unwrap_or(name);
-        // Instances of one class together: `Linear_3` -> `Linear`.
-        match name.rsplit_once('_') {
-            Some((class, number)) if number.bytes().all(|b| b.is_ascii_digit()) => class,
-            _ if name.is_empty() => "(none)",
-            _ => name,
-        }
-    });
-    parts.truncate(MOST_PARTS);
-    parts
 }
 
 fn unattributed(analysis: &Analysis) -> Unattributed {

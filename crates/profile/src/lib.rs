@@ -20,6 +20,7 @@ pub mod names;
 pub mod occupancy;
 pub mod operators;
 pub mod origin;
+mod parts;
 mod record;
 pub mod render;
 pub mod stalls;
