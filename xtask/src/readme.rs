@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn commands_of_tasks_are_read_off_the_table() {
-        let rows: String = (0..9).map(|i| format!("| task {i} | `preflop gpus show {i}` |\n")).collect();
+        let rows =
+            (0..9).fold(String::new(), |rows, i| rows + &format!("| task {i} | `preflop gpus show {i}` |\n"));
         let readme = format!(
             "x\n## I want to ...\n\n| I want to | command |\n|---|---|\n{rows}| try | `preflop serve`; `cargo x` |\n\n| not | `preflop models` |\n"
         );

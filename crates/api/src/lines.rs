@@ -169,8 +169,7 @@ fn put_value(out: &mut Vec<u8>, value: &impl Serialize) -> Result<(), ApiError> 
 
 /// A text as JSON; most have nothing that must be escaped.
 fn put_text(out: &mut Vec<u8>, plain: &str) -> Result<(), ApiError> {
-    let escaped = plain.bytes().fold(false, |any, b| any | (b < b' ') | (b == b'"') | (b == b'\\'));
-    if escaped {
+    if plain.bytes().any(|b| matches!(b, 0..b' ' | b'"' | b'\\')) {
         return put_value(out, &plain);
     }
     out.push(b'"');

@@ -108,10 +108,10 @@ impl Fusion {
 
     /// Fuses pairs, those that share most first; how many. `touching` is room for each value.
     fn round(&mut self, nodes: &[Node], touching: &mut [Touching]) -> usize {
-        touching.iter_mut().for_each(|(bytes, groups)| {
+        for (bytes, groups) in &mut *touching {
             *bytes = 0.0;
             groups.clear();
-        });
+        }
         for (at, group) in (0..).zip(&self.groups) {
             let Some(group) = group.as_ref().filter(|g| !g.library) else { continue };
             for node in group.nodes.iter().map(|i| &nodes[*i as usize]) {

@@ -122,7 +122,9 @@ impl Known {
     /// Readers compute these values so, in backward alone or wherever they are.
     fn keep(&mut self, writes: &[Access], standing: Standing, in_backward: bool) {
         let places = if in_backward { &mut self.again } else { &mut self.inlined };
-        writes.iter().for_each(|w| places[w.value as usize] = self.all.len() as u32);
+        for w in writes {
+            places[w.value as usize] = self.all.len() as u32;
+        }
         self.all.push(standing);
     }
 }

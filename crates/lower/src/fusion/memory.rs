@@ -57,7 +57,9 @@ pub(super) fn peak(
         // Those that were written over are free already.
         if fused {
             now -= free.iter().sum::<f64>();
-            dying.iter().for_each(|v| alive[*v] = None);
+            for v in &dying {
+                alive[*v] = None;
+            }
         } else {
             now -= dying.iter().filter_map(|v| alive[*v].take()).sum::<f64>();
         }

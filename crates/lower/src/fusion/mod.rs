@@ -86,7 +86,9 @@ pub(crate) fn fused(steps: &[Step], flows: &[Flow], gradients: &[u32], kept: &[u
     let values = gradients.iter().chain(kept).map(|v| *v as usize + 1).fold(program.values, usize::max);
     let marked = |all: &[u32]| {
         let mut marks = vec![false; values];
-        all.iter().for_each(|v| marks[*v as usize] = true);
+        for v in all {
+            marks[*v as usize] = true;
+        }
         marks
     };
     let outputs = marked(&[gradients, kept, &program.outputs].concat());
