@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn draws_one_level_and_three() {
         let one = chart(1).draw().unwrap();
-        assert!(one.svg().contains("DRAM 828.8 GB/s") && one.svg().contains("fp32 15.16 TFLOP/s"));
+        assert!(one.svg().contains("DRAM 829 GB/s") && one.svg().contains("fp32 15.2 TFLOP/s"));
         let three = chart(3).draw().unwrap();
         assert!(three.svg().contains("at L2"));
         assert!(three.render(Format::Png).unwrap().starts_with(b"\x89PNG"));
