@@ -137,7 +137,7 @@ pub struct Rows {
     pub rows: Vec<Row>,
     /// Sums.
     pub summary: Summary,
-    /// Entries that were put together.
+    /// Calls of an iteration that were put together; launches that no operator asked for are one each.
     pub entries: usize,
 }
 
@@ -254,7 +254,8 @@ impl Rows {
         let mut rows: Vec<Row> = groups.into_iter().map(|g| g.row(by, machine, total)).collect();
         rows.sort_by(|a, b| b.share.total_cmp(&a.share));
         let summary = summary(entries, &rows, machine, total);
-        Self { rows, summary, entries: entries.len() }
+        let calls: f64 = entries.iter().map(|e| e.count).sum();
+        Self { rows, summary, entries: calls.round() as usize }
     }
 }
 

@@ -207,9 +207,9 @@ impl TimeModel {
             (Architecture::Other, _) => (expert.pooled, TRUST_POOLED),
             _ => (expert.forest, TRUST_KIN),
         };
-        // The form there follows from the product, the format, the reference and the generations.
-        let pieces = there.in_pieces;
-        let about = (g, dtype, expert.library, std::ptr::from_ref(reference).addr(), own, nearest, pieces);
+        // The form there follows from the product, the format, the reference, the generations, and whether the reference is another design.
+        let reading = (there.in_pieces, other_design(&expert, gpu, reference));
+        let about = (g, dtype, expert.library, std::ptr::from_ref(reference).addr(), own, nearest, reading);
         let features = || gemm::features(g, dtype, &at, &there, nearest);
         let question = self.question(self.fitted.forest(forest), &about, features);
         // What the published fp32 rows teach fades out below them.
