@@ -269,3 +269,29 @@ impl TimeModel {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use preflop_gpu::catalog;
+    use preflop_ops::{Layout, Op, OpCall};
+
+    #[test]
+    fn what_is_kept_of_products_does_not_speak_for_another_gpu() {
+        let (plain, keeping) = (TimeModel::embedded(), TimeModel::embedded().with_recall());
+        let gpus: Vec<Gpu> = catalog::names().map(|name| catalog::find(name).unwrap()).collect();
+        for (dtype, m) in [(Dtype::Fp32, 64), (Dtype::Fp32, 4096), (Dtype::Bf16, 4096)] {
+            let products = [Gemm::mm(m, 4096, 1000, Layout::Nn), Gemm::linear(m, 4096, 25_088, true)];
+            for call in products.map(|g| OpCall::fwd(Op::Gemm(g), dtype)) {
+                for gpu in &gpus {
+                    assert_eq!(
+                        keeping.predict(&call, gpu),
+                        plain.predict(&call, gpu),
+                        "{call:?} on {}",
+                        gpu.name
+                    );
+                }
+            }
+        }
+    }
+}
