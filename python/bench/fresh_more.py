@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fresh import AMP, BOTH, _hf, _language, _torchvision, images, labels, network
+from fresh_parts import AMP, BOTH, from_transformers, language, from_torchvision, images, labels, network
 
 for _name, _batch, _precisions in [
     ("regnet_y_1_6gf", 48, AMP), ("densenet161", 16, BOTH), ("efficientnet_b1", 64, AMP), ("squeezenet1_1", 128, AMP), ("swin_b", 24, AMP), ("vit_l_32", 48, AMP),
     ("mnasnet0_75", 128, AMP), ("regnet_x_800mf", 96, BOTH), ("shufflenet_v2_x1_5", 96, AMP),
 ]:
-    _torchvision(_name, _batch, precisions=_precisions)
+    from_torchvision(_name, _batch, precisions=_precisions)
 
 
 @network(*BOTH)
@@ -39,10 +39,10 @@ def mc3_18() -> tuple:
     return torchvision.models.video.mc3_18(weights=None), lambda m: F.cross_entropy(m(x).float(), y)
 
 
-_language("opt-350m-like", _hf("OPTForCausalLM", "OPTConfig", hidden_size=1024, ffn_dim=4096, num_hidden_layers=16, num_attention_heads=16, vocab_size=50272, word_embed_proj_dim=1024), 4, 640, 50000)
-_language("mistral-like-0.5b", _hf("MistralForCausalLM", "MistralConfig", hidden_size=1024, intermediate_size=3584, num_hidden_layers=20, num_attention_heads=16, num_key_value_heads=4, vocab_size=32000), 4, 896, 31000)
-_language("falcon-like-0.5b", _hf("FalconForCausalLM", "FalconConfig", hidden_size=1024, num_hidden_layers=16, num_attention_heads=16, vocab_size=65024), 4, 512, 65000)
-_language("xlm-roberta-base", _hf("XLMRobertaForMaskedLM", "XLMRobertaConfig", vocab_size=250002, max_position_embeddings=514), 8, 256, 250000)
+language("opt-350m-like", from_transformers("OPTForCausalLM", "OPTConfig", hidden_size=1024, ffn_dim=4096, num_hidden_layers=16, num_attention_heads=16, vocab_size=50272, word_embed_proj_dim=1024), 4, 640, 50000)
+language("mistral-like-0.5b", from_transformers("MistralForCausalLM", "MistralConfig", hidden_size=1024, intermediate_size=3584, num_hidden_layers=20, num_attention_heads=16, num_key_value_heads=4, vocab_size=32000), 4, 896, 31000)
+language("falcon-like-0.5b", from_transformers("FalconForCausalLM", "FalconConfig", hidden_size=1024, num_hidden_layers=16, num_attention_heads=16, vocab_size=65024), 4, 512, 65000)
+language("xlm-roberta-base", from_transformers("XLMRobertaForMaskedLM", "XLMRobertaConfig", vocab_size=250002, max_position_embeddings=514), 8, 256, 250000)
 
 
 @network()

@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fresh import AMP, BOTH, _hf, _language, _torchvision, images, labels, network
+from fresh_parts import AMP, BOTH, from_transformers, classifier, language, from_torchvision, images, labels, network
 
 for _name, _batch, _precisions in [
     ("regnet_y_8gf", 32, BOTH), ("resnext101_64x4d", 16, BOTH), ("efficientnet_v2_m", 24, AMP), ("mnasnet1_3", 96, AMP), ("shufflenet_v2_x0_5", 256, AMP),
     ("swin_v2_s", 24, AMP), ("convnext_large", 12, AMP), ("efficientnet_b5", 16, AMP), ("vgg16_bn", 32, AMP),
 ]:
-    _torchvision(_name, _batch, precisions=_precisions)
+    from_torchvision(_name, _batch, precisions=_precisions)
 
 
 @network("default")
@@ -39,28 +39,19 @@ def s3d() -> tuple:
     return torchvision.models.video.s3d(weights=None), lambda m: F.cross_entropy(m(x).float(), y)
 
 
-_language("starcoder2-like-0.4b", _hf("Starcoder2ForCausalLM", "Starcoder2Config", hidden_size=1024, intermediate_size=4096, num_hidden_layers=16, num_attention_heads=16, num_key_value_heads=2, vocab_size=49152), 4, 768, 49000)
-_language("stablelm-like-0.4b", _hf("StableLmForCausalLM", "StableLmConfig", hidden_size=1024, intermediate_size=2816, num_hidden_layers=16, num_attention_heads=16, num_key_value_heads=16, vocab_size=50304), 4, 640, 50000)
-_language("olmo-like-0.4b", _hf("OlmoForCausalLM", "OlmoConfig", hidden_size=1024, intermediate_size=4096, num_hidden_layers=16, num_attention_heads=16, vocab_size=50304), 3, 1024, 50000)
-_language("gpt-neo-125m", _hf("GPTNeoForCausalLM", "GPTNeoConfig", hidden_size=768, num_layers=12, attention_types=[[["global", "local"], 6]], num_heads=12), 8, 384, 50000)
-_language("mpnet-base", _hf("MPNetForMaskedLM", "MPNetConfig"), 16, 256, 30000)
-_language("mobilebert", _hf("MobileBertForMaskedLM", "MobileBertConfig"), 16, 128, 30000)
-_language("squeezebert", _hf("SqueezeBertForMaskedLM", "SqueezeBertConfig"), 16, 256, 30000)
+language("starcoder2-like-0.4b", from_transformers("Starcoder2ForCausalLM", "Starcoder2Config", hidden_size=1024, intermediate_size=4096, num_hidden_layers=16, num_attention_heads=16, num_key_value_heads=2, vocab_size=49152), 4, 768, 49000)
+language("stablelm-like-0.4b", from_transformers("StableLmForCausalLM", "StableLmConfig", hidden_size=1024, intermediate_size=2816, num_hidden_layers=16, num_attention_heads=16, num_key_value_heads=16, vocab_size=50304), 4, 640, 50000)
+language("olmo-like-0.4b", from_transformers("OlmoForCausalLM", "OlmoConfig", hidden_size=1024, intermediate_size=4096, num_hidden_layers=16, num_attention_heads=16, vocab_size=50304), 3, 1024, 50000)
+language("gpt-neo-125m", from_transformers("GPTNeoForCausalLM", "GPTNeoConfig", hidden_size=768, num_layers=12, attention_types=[[["global", "local"], 6]], num_heads=12), 8, 384, 50000)
+language("mpnet-base", from_transformers("MPNetForMaskedLM", "MPNetConfig"), 16, 256, 30000)
+language("mobilebert", from_transformers("MobileBertForMaskedLM", "MobileBertConfig"), 16, 128, 30000)
+language("squeezebert", from_transformers("SqueezeBertForMaskedLM", "SqueezeBertConfig"), 16, 256, 30000)
 
 
-def _images(name: str, model: str, config: str, batch: int, **keys: object) -> None:
-    @network(name=name)
-    def make() -> tuple:
-        import transformers as hf
-
-        x, y = images(batch), labels(1000, batch)
-        return getattr(hf, model)(getattr(hf, config)(num_labels=1000, **keys)), lambda m: F.cross_entropy(m(x).logits.float(), y)
-
-
-_images("deit-base", "DeiTForImageClassification", "DeiTConfig", 32)
-_images("convnextv2-tiny", "ConvNextV2ForImageClassification", "ConvNextV2Config", 32)
-_images("poolformer-s24", "PoolFormerForImageClassification", "PoolFormerConfig", 48, depths=[4, 4, 12, 4])
-_images("mobilevit-small", "MobileViTForImageClassification", "MobileViTConfig", 48)
+classifier("deit-base", "DeiTForImageClassification", "DeiTConfig", 32)
+classifier("convnextv2-tiny", "ConvNextV2ForImageClassification", "ConvNextV2Config", 32)
+classifier("poolformer-s24", "PoolFormerForImageClassification", "PoolFormerConfig", 48, depths=[4, 4, 12, 4])
+classifier("mobilevit-small", "MobileViTForImageClassification", "MobileViTConfig", 48)
 
 
 @network()
