@@ -194,6 +194,17 @@ def _equal(session: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return session.number(args[0], torch.bool)
 
 
+@handles("aten::cudnn_grid_sampler")
+def _grid_sampler(session: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    maps, grid = args[:2]
+    return new([*maps.shape[:2], *grid.shape[1:-1]], maps.dtype)
+
+
+@handles("aten::cudnn_grid_sampler_backward")
+def _grid_sampler_backward(session: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    return new(args[0].shape, args[0].dtype), new(args[1].shape, args[1].dtype)
+
+
 @handles("aten::_cudnn_rnn_flatten_weight")
 def _flatten_weight(session: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return new([sum(w.numel() for w in args[0])], args[0][0].dtype)

@@ -33,6 +33,8 @@ NAMES = {
     "_thnn_fused_lstm_cell": "add",
     "_thnn_fused_lstm_cell_backward_impl": "add",
     "_safe_softmax": "_softmax",
+    "cudnn_grid_sampler": "grid_sampler_2d",
+    "cudnn_grid_sampler_backward": "grid_sampler_2d_backward",
 }
 #: What computes nothing, or is chosen by the device: copies, views, fills, sums of gradients, elementwise parts of composites.
 _LEFT_OUT = """detach alias lift_fresh _to_copy copy clone empty empty_like empty_strided new_empty new_empty_strided zeros zeros_like

@@ -115,11 +115,13 @@ fn operators_of_the_table_have_their_sizes() {
       "tensors": [
         ["fp32", [8, 64], [64, 1], 0], ["int64", [8, 64], [64, 1], 1], ["int64", [20], [1], 2], ["fp32", [20, 64], [64, 1], 3],
         ["fp32", [2, 3, 4, 6, 6], [432, 144, 36, 6, 1], 4], ["fp32", [5, 3, 3, 3, 3], [81, 27, 9, 3, 1], 5],
-        ["fp32", [2, 5, 4, 6, 6], [720, 144, 36, 6, 1], 6], ["fp32", [7, 9, 9], [81, 9, 1], 7], ["fp32", [8, 33], [33, 1], 8]
+        ["fp32", [2, 5, 4, 6, 6], [720, 144, 36, 6, 1], 6], ["fp32", [7, 9, 9], [81, 9, 1], 7], ["fp32", [8, 33], [33, 1], 8],
+        ["fp32", [2, 3, 5, 5], [75, 25, 5, 1], 9], ["fp32", [2, 5, 5, 2], [50, 10, 2, 1], 10]
       ],
       "storages": [
         [2048, "input", 0, null], [4096, "input", 0, null], [160, "input", 0, null], [5120, "input", 0, null], [3456, "input", 0, null],
-        [1620, "input", 0, null], [5760, "input", 0, null], [2268, "input", 0, null], [1056, "input", 0, null]
+        [1620, "input", 0, null], [5760, "input", 0, null], [2268, "input", 0, null], [1056, "input", 0, null],
+        [600, "input", 0, null], [400, "input", 0, null]
       ],
       "ops": [
         {"op": "aten::sort", "phase": "forward", "module": "", "in": [{"t": 0}], "out": [0, 1]},
@@ -129,6 +131,8 @@ fn operators_of_the_table_have_their_sizes() {
         {"op": "aten::_softmax", "phase": "forward", "module": "", "in": [{"t": 0}, 1, false], "out": [0]},
         {"op": "aten::max", "phase": "forward", "module": "", "in": [{"t": 0}, 1], "out": [0, 1]},
         {"op": "aten::index", "phase": "forward", "module": "", "in": [{"t": 0}, [{"t": 2}]], "out": [3]},
+        {"op": "aten::_index_put_impl_", "phase": "forward", "module": "", "in": [{"t": 0}, [null, {"t": 2}], {"t": 3}, true], "out": [0]},
+        {"op": "aten::cudnn_grid_sampler_backward", "phase": "backward", "module": "", "in": [{"t": 9}, {"t": 10}, {"t": 9}], "out": [9, 10]},
         {"op": "aten::index_add_", "phase": "forward", "module": "", "in": [{"t": 0}, 0, {"t": 2}, {"t": 3}], "out": [0]},
         {"op": "aten::convolution", "phase": "forward", "module": "", "in": [{"t": 4}, {"t": 5}, null, [1, 1, 1], [1, 1, 1], [1, 1, 1], false, [0, 0, 0], 1], "out": [6]},
         {"op": "aten::_linalg_svd", "phase": "forward", "module": "", "in": [{"t": 7}, true], "out": [7]},
@@ -147,6 +151,9 @@ fn operators_of_the_table_have_their_sizes() {
         ("softmax", "8x64"),
         ("max_rows", "rows 8, cols 64"),
         ("index_select", "v 8, d 64, n 20"),
+        // `x[:, i]`: 64 places of 8 numbers each.
+        ("index_put_add", "v 64, d 8, n 20"),
+        ("grid_sample", "b 2, c 3, area 25, n 25"),
         ("index_add", "v 8, d 64, n 20"),
         ("conv3d", "b 2, ci 3, co 5, area 144, n 144, k 27, groups 1"),
         ("svd", "rows 7, n 9"),

@@ -106,7 +106,11 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
         | K::IndexPutAdd
         | K::IndexSelect
         | K::GatherDim => by_index(o, e),
-        K::GatherRows => Counts { bytes: a * c * (e + INDEX + SECTOR), work: a * c, ..base },
+        K::GatherRows => {
+            // Every element reads its sector, until all of the row has been read.
+            let read = (c * SECTOR).min((b * e).max(SECTOR));
+            Counts { bytes: a * (c * (e + INDEX) + read), work: a * c, ..base }
+        }
         K::EmbeddingBag if backward => {
             let keys = c * d;
             let bytes = 2.0 * DIGITS * keys * INDEX + keys * b * e + 2.0 * a * b * e;

@@ -119,6 +119,15 @@ def spatial_transformer(device: str) -> None:
     F.grid_sample(x, grid, align_corners=False).sum().backward()
 
 
+@program()
+def warped_by_flow(device: str) -> None:
+    """cuDNN's sampler: aligned corners, zeros around."""
+    move = nn.Conv2d(2, 2, 3, padding=1).to(device)
+    x = torch.randn(2, 3, 24, 24, device=device)
+    grid = torch.tanh(move(torch.randn(2, 2, 24, 24, device=device))).permute(0, 2, 3, 1)
+    F.grid_sample(x, grid, align_corners=True).sum().backward()
+
+
 @program("products")
 def gan_of_two_optimizers(device: str) -> None:
     g = nn.Sequential(nn.ConvTranspose2d(8, 16, 4), nn.BatchNorm2d(16), nn.ReLU(), nn.ConvTranspose2d(16, 3, 4, 2, 1), nn.Tanh())

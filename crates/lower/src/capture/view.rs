@@ -124,6 +124,15 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Where the list of argument `i` has tensors: `x[:, i]` has none at 0.
+    pub fn given(&self, i: usize) -> impl Iterator<Item = usize> + use<'a> {
+        let items: &'a [Argument] = match self.op.inputs.get(i) {
+            Some(Argument::List(items)) => items,
+            _ => &[],
+        };
+        items.iter().enumerate().filter(|(_, a)| matches!(a, Argument::Tensor { .. })).map(|(at, _)| at)
+    }
+
     /// All tensors among the arguments.
     pub fn inputs(&self) -> Vec<Tensor<'a>> {
         fn walk<'a>(call: &Call<'a>, a: &Argument, into: &mut Vec<Tensor<'a>>) {

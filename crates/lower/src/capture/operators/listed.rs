@@ -122,9 +122,9 @@ fn by_index(name: &str, call: &Call<'_>) -> Option<OpCall> {
             if first.dtype == Dtype::Int8 {
                 return forward(K::MaskedSelect, &[first.elements()]);
             }
-            let width: u64 = table.sizes.get(indices.len()..)?.iter().product::<u64>().max(1);
-            let places = indices.iter().map(Tensor::elements).max()?;
-            let v = table.elements() / width;
+            // `x[:, i]` leaves the first dimension as it is: what is not indexed lies beside each place.
+            let v = call.given(1).map(|at| table.sizes.get(at).copied()).product::<Option<u64>>()?.max(1);
+            let (width, places) = (table.elements() / v, broadcast(&indices));
             let kind = match (name.contains("put"), call.flag(3)) {
                 (false, _) => K::IndexSelect,
                 (true, false) => K::IndexPut,
@@ -213,6 +213,16 @@ fn transforms(name: &str, call: &Call<'_>) -> Option<OpCall> {
     })
 }
 
+/// Elements of what these become beside one another: of sizes that differ, the larger.
+fn broadcast(tensors: &[Tensor<'_>]) -> u64 {
+    let rank = tensors.iter().map(|t| t.sizes.len()).max().unwrap_or(0);
+    (1..=rank)
+        .map(|back| {
+            tensors.iter().filter_map(|t| Some(t.sizes[t.sizes.len().checked_sub(back)?])).max().unwrap_or(1)
+        })
+        .fold(1, u64::saturating_mul)
+}
+
 /// Images or volumes: maps and places of each.
 fn spread(x: Tensor<'_>, spatial: usize) -> Option<[u64; 2]> {
     let at = x.sizes.len().checked_sub(spatial)?;
@@ -230,7 +240,9 @@ fn maps(name: &str, call: &Call<'_>) -> Option<OpCall> {
     let input = call.tensor(usize::from(backward)).or_else(|| call.output(0))?;
     match stem {
         "grid_sampler_2d" | "grid_sampler_3d" | "cudnn_grid_sampler" => {
-            let grid = call.tensor(1 + usize::from(backward))?;
+            // But cuDNN's, where it comes last.
+            let late = backward && stem != "cudnn_grid_sampler";
+            let (input, grid) = (call.tensor(usize::from(late))?, call.tensor(1 + usize::from(late))?);
             let (b, c) = (*input.sizes.first()?, *input.sizes.get(1)?);
             let area = input.sizes.get(2..)?.iter().product::<u64>();
             let places = grid.elements() / grid.sizes.last().copied()?.max(1) / b.max(1);
