@@ -55,13 +55,18 @@ fn nearest_of<const N: usize>(
     from(&minimise(&loss, &logs, 0.2, evaluations).0)
 }
 
+/// The sum over rows, computed on all cores and added up in the rows' order, so that two fits are equal in every digit.
+fn in_order<T: Sync>(rows: &[T], of: impl Fn(&T) -> f64 + Sync + Send) -> f64 {
+    rows.par_iter().map(of).collect::<Vec<f64>>().into_iter().sum()
+}
+
 /// Mean |log error| of a model on rows of DeepBench.
 fn error(model: &TimeModel, rows: &[&Measured], gpus: &[Gpu]) -> f64 {
     let each = |m: &&Measured| {
         let predicted = model.predict(&m.call, &gpus[m.gpu]).time.0 + Stack::DEEPBENCH.call_s;
         (predicted / (m.us * 1e-6)).ln().abs()
     };
-    rows.par_iter().map(each).sum::<f64>() / rows.len().max(1) as f64
+    in_order(rows, each) / rows.len().max(1) as f64
 }
 
 /// Did a product of the same kind that is larger in every way take less time? Then a poor kernel was picked, which is no law.
@@ -177,9 +182,8 @@ pub fn tensor(
     boards.extend(single.iter().map(|(_, gpu, _)| (*gpu).clone()).take(1));
     let spoken = tensor_conv::spoken(&boards);
     nearest_of(tensor_conv::START, spoken, HOLD, 250, |f| {
-        let whole: f64 = parts.par_iter().map(|p| (p.seconds(f) / p.measured).ln().abs()).sum();
-        let one: f64 =
-            single.par_iter().map(|(t, g, s)| (tensor_conv::form(t, f, g).time / s).ln().abs()).sum();
+        let whole = in_order(&parts, |p| (p.seconds(f) / p.measured).ln().abs());
+        let one = in_order(&single, |(t, g, s)| (tensor_conv::form(t, f, g).time / s).ln().abs());
         (whole + one) / (parts.len() + single.len()).max(1) as f64
     })
 }
