@@ -2,11 +2,9 @@
 
 use crate::sets::Sets;
 use anyhow::{Context, Result};
+use preflop_core::Dtype;
 use preflop_core::kernels::stream::launches;
-use preflop_core::ops::{
-    Attention, Conv, Elementwise, ElementwiseKind, Gemm, Op, OpCall, Rowwise, RowwiseKind, row,
-};
-use preflop_core::{Dtype, Pass};
+use preflop_core::ops::{Attention, Gemm, Op, OpCall, row};
 
 /// One measured call.
 #[derive(Debug, Clone)]
@@ -123,82 +121,6 @@ pub fn bf16_products(sets: &Sets) -> Result<Vec<Measured>> {
     Ok(out)
 }
 
-/// Index of a GPU by its name in the NeuSight files.
-pub fn neusight_gpu(sets: &Sets, device: &str) -> Option<usize> {
-    let name = match device.replace('_', " ").as_str() {
-        "Tesla P4" => "p4",
-        "Tesla P100-PCIE-16GB" => "p100-pcie",
-        "Tesla V100-PCIE-32GB" => "v100-pcie-32gb",
-        "Tesla T4" => "t4",
-        "NVIDIA A100-PCIE-40GB" => "a100-pcie-40gb",
-        "AMD Instinct MI100" => "mi100",
-        _ => return None,
-    };
-    sets.index(name).ok()
-}
-
-/// fp32 products on six GPUs (NeuSight). There N is the reduction: (B,M,N) x (B,N,K).
-pub fn fp32_products(sets: &Sets) -> Result<Vec<Measured>> {
-    let mut out = Vec::new();
-    for file in ["bmm", "linear"] {
-        let mut reader = csv::Reader::from_reader(sets.open(&format!("neusight/{file}_fwd_fp32.csv.gz"))?);
-        for record in reader.records() {
-            let r = record?;
-            let Some(gpu) = neusight_gpu(sets, &r[1]) else { continue };
-            let d = |i: usize| r[i].parse::<u64>();
-            let (b, m, k, n) = (d(4)?, d(5)?, d(6)?, d(7)?);
-            let gemm = if file == "bmm" { Gemm::bmm(b, m, n, k) } else { Gemm::linear(b * m, n, k, true) };
-            let us = r[8].parse::<f64>()? * 1e3;
-            out.push(Measured {
-                call: OpCall::fwd(Op::Gemm(gemm), Dtype::Fp32),
-                gpu,
-                us,
-                kernels: r[9].to_string(),
-                source: "published",
-            });
-        }
-    }
-    Ok(out)
-}
-
-/// Did a linear layer of the P4 run a kernel of an older library? Those of its test half did, at up to four times the rate of the other half, and whole networks on it
-/// run as slowly as the other half: 8192 x 4096 x 1024 takes 27.9 ms in a network. They teach nothing, but are scored.
-pub fn older_kernel(m: &Measured) -> bool {
-    m.kernels.starts_with("sgemm_128x128x8")
-}
-
-/// fp32 vector operators on six GPUs (NeuSight).
-pub fn fp32_vectors(sets: &Sets) -> Result<Vec<Measured>> {
-    let mut reader = csv::Reader::from_reader(sets.open("neusight/vector_fwd_fp32.csv.gz")?);
-    let mut out = Vec::new();
-    for record in reader.records() {
-        let r = record?;
-        let Some(gpu) = neusight_gpu(sets, &r[1]) else { continue };
-        let (rows, cols) = (r[4].parse::<u64>()?, r[5].parse::<u64>()?);
-        let e = |kind| Op::Elementwise(Elementwise { kind, n: rows * cols });
-        let op = match &r[2] {
-            "add" | "mul" | "div" | "pow" => e(ElementwiseKind::Add),
-            "addu" | "mulu" | "divu" => e(ElementwiseKind::AddScalar),
-            "powu" => e(ElementwiseKind::Pow),
-            "relu" => e(ElementwiseKind::Relu),
-            "gelu" => e(ElementwiseKind::Gelu),
-            "tanh" => e(ElementwiseKind::Tanh),
-            "softmax" => Op::Rowwise(Rowwise { kind: RowwiseKind::Softmax, rows, cols }),
-            "ln" => Op::Rowwise(Rowwise { kind: RowwiseKind::LayerNorm, rows, cols }),
-            _ => continue,
-        };
-        let us = r[6].parse::<f64>()? * 1e3;
-        out.push(Measured {
-            call: OpCall::new(op, Pass::Fwd, Dtype::Fp32),
-            gpu,
-            us,
-            kernels: r[2].to_string(),
-            source: "published",
-        });
-    }
-    Ok(out)
-}
-
 /// fp8 products (one scale per tensor) on three GPUs (aiconfigurator).
 pub fn fp8_products(sets: &Sets) -> Result<Vec<Measured>> {
     let mut reader = csv::Reader::from_reader(sets.open("aiconfigurator/gemm_quantized.csv.gz")?);
@@ -271,26 +193,6 @@ pub fn published_attention(sets: &Sets) -> Result<Vec<Measured>> {
                 source: "published",
             });
         }
-    }
-    Ok(out)
-}
-
-/// fp32 3x3 convolutions on P4, T4 and V100 (NeuSight; cuDNN chose the fastest algorithm by trial).
-pub fn fp32_convolutions(sets: &Sets) -> Result<Vec<Measured>> {
-    let mut reader = csv::Reader::from_reader(sets.open("neusight/conv2d_fwd_fp32.csv.gz")?);
-    let mut out = Vec::new();
-    for record in reader.records() {
-        let r = record?;
-        let Some(gpu) = neusight_gpu(sets, &r[1]) else { continue };
-        let d = |i: usize| r[i].parse::<u64>();
-        let conv = Conv::square(d(4)?, d(5)?, d(8)?, d(6)?, d(7)?, d(9)?, d(10)?);
-        out.push(Measured {
-            call: OpCall::fwd(Op::Conv(conv), Dtype::Fp32),
-            gpu,
-            us: r[11].parse::<f64>()? * 1e3,
-            kernels: r[24].to_string(),
-            source: "published",
-        });
     }
     Ok(out)
 }

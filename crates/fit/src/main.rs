@@ -25,6 +25,7 @@ mod gemm;
 mod laws;
 mod llm;
 mod networks;
+mod neusight;
 mod operators;
 mod plain_conv;
 mod published;

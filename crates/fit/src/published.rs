@@ -1,6 +1,7 @@
 //! The shipped model against published measurements on other GPUs.
 
-use crate::data::{self, Measured};
+use crate::data;
+use crate::neusight;
 use crate::score::{Line, Scored, score};
 use crate::sets::Sets;
 use anyhow::Result;
@@ -11,21 +12,13 @@ use preflop_core::time::TimeModel;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// Host time hides below this in the fp32 files.
-const LEAST_US: f64 = 200.0;
-
-/// The rows that are not mostly host time.
-pub fn long(rows: Vec<Measured>) -> Vec<Measured> {
-    rows.into_iter().filter(|m| m.us > LEAST_US).collect()
-}
-
 /// Prints errors by file, operator and GPU. Vector operators and recurrent layers of these files were in no fit.
 pub fn report(sets: &Sets) -> Result<()> {
     let (model, gpus) = (TimeModel::embedded(), &sets.gpus);
     let files = [
-        ("fp32 products (in the fit)", long(data::fp32_products(sets)?)),
-        ("fp32 vector operators", long(data::fp32_vectors(sets)?)),
-        ("fp32 3x3 convolutions", long(data::fp32_convolutions(sets)?)),
+        ("fp32 products (in the fit)", neusight::products(sets)?),
+        ("fp32 vector operators", neusight::vectors(sets)?),
+        ("fp32 3x3 convolutions", neusight::convolutions(sets)?),
         ("bf16 products (in the fit)", data::bf16_products(sets)?),
         ("attention (in the fit)", data::published_attention(sets)?),
     ];
@@ -69,7 +62,7 @@ pub fn whole_models(
     for record in reader.records() {
         let r = record?;
         let Some((_, name)) = names.iter().find(|(published, _)| *published == &r[1]) else { continue };
-        let (Some(gpu), "") = (data::neusight_gpu(sets, &r[0]), &r[5]) else { continue };
+        let (Some(gpu), "") = (neusight::gpu(sets, &r[0]), &r[5]) else { continue };
         let (mode, optimizer) = match &r[2] {
             "train" => (Mode::Train, Some(OptimizerChoice::NONE)),
             _ => (Mode::Infer, None),

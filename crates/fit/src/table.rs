@@ -10,7 +10,7 @@ use crate::sets::Sets;
 use crate::throughput;
 use crate::unseen::{self, stranger};
 use crate::whole::{across_gpus, plain_products};
-use crate::{gemm, networks, plain_conv, published, rows};
+use crate::{gemm, networks, neusight, plain_conv, published, rows};
 use anyhow::Result;
 use preflop_core::Dtype;
 use preflop_core::model::{Mode, Precision};
@@ -62,8 +62,8 @@ impl Without<'_> {
                 if self.parts.is_none() {
                     self.parts = Some(Parts {
                         products: plain_products(self.sets)?,
-                        vectors: rows::rows(&published::long(data::fp32_vectors(self.sets)?)),
-                        convolutions: plain_conv::rows(&published::long(data::fp32_convolutions(self.sets)?)),
+                        vectors: rows::rows(&neusight::vectors(self.sets)?),
+                        convolutions: plain_conv::rows(&neusight::convolutions(self.sets)?),
                     });
                 }
                 let Some(parts) = &self.parts else { anyhow::bail!("no rows") };
@@ -241,35 +241,49 @@ fn deepbench(without: &mut Without) -> Result<()> {
     Ok(())
 }
 
+/// At most so many rows, evenly picked.
+fn evenly(rows: &[Measured], most: usize) -> Vec<Measured> {
+    let picked = most.min(rows.len());
+    (0..picked).map(|i| rows[i * rows.len() / picked].clone()).collect()
+}
+
+/// Rows of each file that are scored, so that no kind of operator drowns the others.
+const EACH: usize = 30_000;
+
 fn operators(without: &mut Without) -> Result<()> {
-    let (sets, files) = (
-        without.sets,
-        [
-            ("products", data::fp32_products(without.sets)?),
-            ("vector operators", data::fp32_vectors(without.sets)?),
-            ("3x3 convolutions", data::fp32_convolutions(without.sets)?),
-        ],
-    );
-    let mut every = Vec::new();
+    let sets = without.sets;
+    let files = [
+        ("products", neusight::products(sets)?),
+        ("vector operators", neusight::vectors(sets)?),
+        ("3x3 convolutions", neusight::convolutions(sets)?),
+    ];
+    let (mut every, mut scored) = (Vec::new(), Vec::new());
     for (what, rows) in files {
-        let rows = published::long(rows);
-        let step = (rows.len() / 30_000).max(1);
-        let picked: Vec<&Measured> = rows.iter().step_by(step).collect();
-        // Forms of products and convolutions were fitted on such rows as they are, host time and all.
+        // What the host takes is out of the rows of products and convolutions.
         let call_s = if what == "vector operators" { Stack::NEUSIGHT.call_s } else { 0.0 };
-        let by_gpu = single(without, &picked, Stack { call_s, ..Stack::NEUSIGHT })?;
+        let mut predicted = |rows: &[Measured]| -> Result<BTreeMap<usize, Vec<(f64, f64)>>> {
+            let (older, own): (Vec<&Measured>, Vec<&Measured>) =
+                rows.iter().partition(|m| what == "products" && neusight::older_library(m));
+            let mut by_gpu = single(without, &own, Stack { call_s, ..Stack::NEUSIGHT })?;
+            for (gpu, pairs) in single(without, &older, Stack { call_s, ..Stack::NEUSIGHT_OLDER })? {
+                if !pairs.is_empty() {
+                    let line = "    by an older library";
+                    print(line, score(pairs.iter().copied()), None);
+                }
+                by_gpu.entry(gpu).or_default().extend(pairs);
+            }
+            Ok(by_gpu)
+        };
+        every.extend(predicted(&rows)?.into_values().flatten());
+        let by_gpu = predicted(&evenly(&rows, EACH))?;
         print(&format!("  NeuSight {what}"), all(&by_gpu), None);
         for (gpu, pairs) in &by_gpu {
             print(&format!("    {}", sets.gpus[*gpu].name), score(pairs.iter().copied()), None);
         }
-        every.extend(by_gpu.into_values().flatten());
-        if what == "products" {
-            let others: Vec<&Measured> = picked.into_iter().filter(|m| !data::older_kernel(m)).collect();
-            let by_gpu = single(without, &others, Stack { call_s, ..Stack::NEUSIGHT })?;
-            print("    without the P4's rows by an older library", all(&by_gpu), None);
-        }
+        scored.extend(by_gpu.into_values().flatten());
     }
-    print("NeuSight operators", score(every), Some(11.0));
+    print("NeuSight operators, at most 30,000 of a kind", score(scored), Some(11.0));
+    print("  all rows", score(every), None);
     Ok(())
 }
 

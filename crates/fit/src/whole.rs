@@ -11,7 +11,7 @@ use crate::sets::Sets;
 use crate::unseen::LeftOut;
 use crate::write::{self, Files, Learned, Learner};
 use crate::{
-    attention, boards, choices, conv, deepbench, e2e, gemm, operators, plain_conv, published, rnn, rows,
+    attention, boards, choices, conv, deepbench, e2e, gemm, neusight, operators, plain_conv, rnn, rows,
     stream, unseen,
 };
 use anyhow::Result;
@@ -61,13 +61,11 @@ pub fn across_gpus() -> Settings {
     smooth(130, 20, 0.5)
 }
 
-/// Published fp32 products. Under 0.2 ms their times are mostly the host's.
+/// Published fp32 products, as the libraries of today run them.
 pub fn plain_products(sets: &Sets) -> Result<Vec<gemm::Row>> {
-    let mut measured = data::fp32_products(sets)?;
-    measured.retain(|m| !data::older_kernel(m));
-    let mut rows = gemm::rows(&measured, Library::Plain);
-    rows.retain(|r| r.seconds > 2e-4);
-    Ok(gemm::thinned(rows, 20_000))
+    let mut measured = neusight::products(sets)?;
+    measured.retain(|m| !neusight::older_library(m));
+    Ok(gemm::thinned(gemm::rows(&measured, Library::Plain), 20_000))
 }
 
 /// The project's own operators, all files.
@@ -328,7 +326,7 @@ impl<'a> Fit<'a> {
             return Ok(());
         }
         let (sets, gpus) = (self.sets, &self.sets.gpus);
-        let rows = plain_conv::rows(&published::long(data::fp32_convolutions(sets)?));
+        let rows = plain_conv::rows(&neusight::convolutions(sets)?);
         let forms = plain_conv::constants(&rows, gpus);
         let settings = plain_conv::settings();
         let samples = plain_conv::samples(&rows, gpus, &forms);
@@ -360,7 +358,7 @@ impl<'a> Fit<'a> {
         let (sets, gpus) = (self.sets, &self.sets.gpus);
         let mut rows: Vec<LeftOut> = Vec::new();
         if self.picks("stream") {
-            let vectors = published::long(data::fp32_vectors(sets)?);
+            let vectors = neusight::vectors(sets)?;
             let others: Vec<_> =
                 vectors.into_iter().filter(|m| rows_form::Kernel::of(&m.call).is_none()).collect();
             rows = unseen::elsewhere(&others, whole, gpus)?;
@@ -384,5 +382,5 @@ impl<'a> Fit<'a> {
 
 /// Published softmax and layer norm.
 fn by_row(sets: &Sets) -> Result<Vec<rows::Row>> {
-    Ok(rows::rows(&published::long(data::fp32_vectors(sets)?)))
+    Ok(rows::rows(&neusight::vectors(sets)?))
 }

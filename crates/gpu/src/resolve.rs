@@ -432,14 +432,26 @@ fn plain_limit(peak: FlopsPerSecond, tdp_w: f64, typical: &Generation) -> f64 {
 /// A board with less power per TFLOP/s than the one whose share was measured runs slower by the square root: an H100
 /// with half the watts holds 0.66 of its peak, not 0.41.
 /// Share of the datasheet's bandwidth that good kernels hold. GDDR6 boards with room for power hold more than the inference cards and data-centre
-/// boards that the generations' figures come from: whole image networks on an RTX 3090, a 2080 Ti and others fit with 0.90 to 0.95.
+/// boards that the generations' figures come from: whole image networks on an RTX 3090, a 2080 Ti and others fit with 0.90 to 0.95. Inference cards of Pascal and
+/// Turing, whose memory keeps its check bits beside the data, hold less: a P4 0.75 and a T4 0.76, in elementwise calls of any length without the host's time.
 fn dram_share(kind: Option<&str>, architecture: Architecture, tdp_w: f64, typical: &Generation) -> f64 {
     const GDDR6: f64 = 0.91;
     const ROOM_W: f64 = 150.0;
+    const FEW: f64 = 0.76;
+    const FEW_W: f64 = 80.0;
     use Architecture as A;
     let newer = matches!(architecture, A::Turing | A::Ampere | A::Ada | A::Blackwell);
     let gddr = kind.is_some_and(|k| k.starts_with("GDDR6") || k.starts_with("GDDR7"));
-    if newer && gddr && tdp_w >= ROOM_W { GDDR6 } else { typical.dram_share }
+    match () {
+        () if matches!(architecture, A::Pascal | A::Turing)
+            && kind.is_some_and(|k| k.starts_with("GDDR"))
+            && tdp_w <= FEW_W =>
+        {
+            FEW
+        }
+        () if newer && gddr && tdp_w >= ROOM_W => GDDR6,
+        () => typical.dram_share,
+    }
 }
 
 /// Tensor FLOP per clock and SM up to which a board sums in fp32 at half the rate of its chip.

@@ -68,6 +68,14 @@ impl Stack {
         ..Self::CURRENT
     };
 
+    /// Linear layers of NeuSight's test half on a P4, whose kernels are those of a library before it.
+    pub const NEUSIGHT_OLDER: Self = Self {
+        name: "neusight-older",
+        library: "CUDA 12 with products of an older cuBLAS, cuDNN 8.9",
+        wide_pascal: true,
+        ..Self::NEUSIGHT
+    };
+
     /// Products and attention of inference servers, replayed as CUDA graphs.
     pub const SERVED: Self = Self {
         name: "served",
@@ -107,10 +115,11 @@ impl Stack {
     };
 
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::CURRENT,
         Self::DEEPBENCH,
         Self::NEUSIGHT,
+        Self::NEUSIGHT_OLDER,
         Self::SERVED,
         Self::IMAGE_LIBRARY,
         Self::PYTORCH_2019,
