@@ -215,6 +215,14 @@ impl Builder {
         self.call(name, GraphOp::LayerNorm { cols }, &[x], &params, &shape)
     }
 
+    /// A layer norm that learns nothing.
+    pub fn layer_norm_bare(&mut self, name: &str, x: Tensor) -> Built {
+        let shape = self.shape(x);
+        let cols = shape.last().copied().unwrap_or(1);
+        self.count_module();
+        self.call(name, GraphOp::LayerNorm { cols }, &[x], &[], &shape)
+    }
+
     /// Fused `nn.RMSNorm` over the last dimension.
     pub fn rms_norm(&mut self, name: &str, x: Tensor) -> Built {
         let shape = self.shape(x);

@@ -26,6 +26,8 @@ pub enum Norm {
     Layer,
     /// Layer norm without bias (Cohere).
     LayerWithoutBias,
+    /// Layer norm without weight or bias (OLMo).
+    LayerWithoutWeight,
 }
 
 /// Where the norms of a layer stand.
@@ -117,6 +119,8 @@ pub struct Plan {
     pub joined_gate: bool,
     /// Function of the feed-forward layer.
     pub function: Unary,
+    /// Is what the function gives squared (Nemotron, Arcee)?
+    pub squared: bool,
     /// Kind of norm.
     pub norm: Norm,
     /// Where norms stand.
@@ -157,6 +161,7 @@ impl Plan {
         gated: true,
         joined_gate: false,
         function: Unary::Silu,
+        squared: false,
         norm: Norm::Rms,
         placement: Placement::Before,
         positions: Positions::Rotary,
@@ -230,6 +235,7 @@ fn norm(b: &mut Builder, name: &str, x: Tensor, plan: Plan) -> Built {
         Norm::Rms => b.hf_rms_norm(name, x),
         Norm::Layer => b.layer_norm(name, x),
         Norm::LayerWithoutBias => b.layer_norm_with(name, x, false),
+        Norm::LayerWithoutWeight => b.layer_norm_bare(name, x),
     }
 }
 
@@ -350,7 +356,10 @@ fn feed_forward(b: &mut Builder, y: Tensor, plan: Plan, index: u64) -> Built {
 pub(super) fn gated(b: &mut Builder, y: Tensor, plan: Plan) -> Built {
     if !plan.gated {
         let y = b.linear("up_proj", y, plan.inner, plan.inner_bias)?;
-        let y = b.activation("act_fn", y, plan.function, false)?;
+        let mut y = b.activation("act_fn", y, plan.function, false)?;
+        if plan.squared {
+            y = b.mul(y, y)?;
+        }
         return b.linear("down_proj", y, plan.width, plan.inner_bias);
     }
     let (gate, up) = if plan.joined_gate {

@@ -5,6 +5,7 @@ use super::super::super::graph::Unary;
 use super::super::decoder::{Head, HeadNorm, Latent, Norm, Placement, Plan, Positions};
 use super::super::experts::Experts;
 use super::fields::Fields;
+use super::more;
 
 /// Experts beyond which a file is damaged.
 const MAX_EXPERTS: u64 = 1024;
@@ -61,7 +62,8 @@ pub(super) fn plan(family: &str, f: &Fields) -> Result<Plan, ModelError> {
                 return Err(unbuilt("qk_layernorm", "layer norms of heads are not built"));
             }
         }
-        "olmo2" => (plan.placement, plan.head_norm) = (Placement::After, HeadNorm::All),
+        "olmo2" | "olmo3" => (plan.placement, plan.head_norm) = (Placement::After, HeadNorm::All),
+        "cohere2" => (plan.placement, plan.norm) = (Placement::Parallel, Norm::LayerWithoutBias),
         "cohere" => {
             (plan.placement, plan.norm) = (Placement::Parallel, Norm::LayerWithoutBias);
             if f.flag(&["use_qk_norm"], false)? {
@@ -69,6 +71,9 @@ pub(super) fn plan(family: &str, f: &Fields) -> Result<Plan, ModelError> {
             }
         }
         "opt" => opt(&mut plan, f)?,
+        _ => more::refine(family, f, &mut plan)?,
+    }
+    match family {
         "gpt_oss" => plan.sinks = true,
         _ => {}
     }
@@ -83,12 +88,12 @@ pub(super) fn plan(family: &str, f: &Fields) -> Result<Plan, ModelError> {
     Ok(plan)
 }
 
-fn unbuilt(field: &str, problem: &str) -> ModelError {
+pub(super) fn unbuilt(field: &str, problem: &str) -> ModelError {
     ModelError::Config { field: field.to_owned(), problem: problem.to_owned() }
 }
 
 /// Layer norms and a feed-forward layer without a gate, with biases.
-fn plain(plan: Plan, placement: Placement) -> Plan {
+pub(super) fn plain(plan: Plan, placement: Placement) -> Plan {
     Plan { norm: Norm::Layer, gated: false, inner_bias: true, function: Unary::Gelu, placement, ..plan }
 }
 
@@ -114,6 +119,7 @@ fn defaults(family: &str) -> [u64; 6] {
         "olmo2" => [4096, 11_008, 32, 32, 0, 50_304],
         "cohere" => [8192, 22_528, 40, 64, 0, 256_000],
         "stablelm" => [2560, 6912, 32, 32, 0, 50_304],
+        _ if more::defaults(family).is_some() => more::defaults(family).unwrap_or_default(),
         "llama4_text" => [5120, 8192, 48, 40, 8, 202_048],
         "opt" => [768, 3072, 12, 12, 0, 50_272],
         _ => [4096, 11_008, 32, 32, 0, 32_000],
@@ -124,13 +130,18 @@ fn defaults(family: &str) -> [u64; 6] {
 fn usual(family: &str, f: &Fields) -> Result<Plan, ModelError> {
     let [width, inner, layers, heads, kv, words] = defaults(family);
     let width = f.size(&["hidden_size", "n_embd", "d_model"], width)?;
-    let names = ["num_attention_heads", "n_head"];
+    let names = ["num_attention_heads", "n_head", "n_heads", "num_heads"];
     // Latent heads have sizes of their own.
     let latent = matches!(family, "deepseek_v2" | "deepseek_v3");
-    let (heads, mut head_dim) =
-        if latent { (f.size(&names, heads)?, 1) } else { f.heads(width, &names, heads)? };
     let given = f.size_of(&["head_dim"])?.is_some();
-    if !given && matches!(family, "gemma" | "gemma2" | "gemma3_text") {
+    let (heads, mut head_dim) = if latent {
+        (f.size(&names, heads)?, 1)
+    } else if !given && more::HEADS_OF_128.contains(&family) {
+        (f.size(&names, heads)?, 128)
+    } else {
+        f.heads(width, &names, heads)?
+    };
+    if !given && matches!(family, "gemma" | "gemma2" | "gemma3_text" | "vaultgemma") {
         head_dim = 256;
     } else if !given && family == "gpt_oss" {
         head_dim = 64;
@@ -140,13 +151,13 @@ fn usual(family: &str, f: &Fields) -> Result<Plan, ModelError> {
     let tied = matches!(
         family,
         "gemma" | "gemma2" | "gemma3_text" | "bloom" | "falcon" | "starcoder2" | "cohere" | "opt"
-    );
-    let bias = matches!(family, "gpt_oss");
+    ) || more::TIED.contains(&family);
+    let bias = matches!(family, "gpt_oss" | "seed_oss");
     let bias = f.flag(&["attention_bias"], bias)?;
     Ok(Plan {
         width,
         inner: f.size(&["intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"], inner.max(1))?,
-        layers: f.layers(&["num_hidden_layers", "n_layer"], layers)?,
+        layers: f.layers(&["num_hidden_layers", "n_layer", "n_layers", "num_layers"], layers)?,
         heads,
         kv_heads: f.kv_heads(heads, if kv == 0 { heads } else { kv })?,
         head_dim,
@@ -233,6 +244,11 @@ fn experts(family: &str, f: &Fields, plan: &Plan) -> Result<Option<Experts>, Mod
         "qwen2_moe" => [60, 4, 1408, 5632],
         "qwen3_moe" => [128, 8, 768, 0],
         "gpt_oss" => [128, 4, plan.inner, 0],
+        "phimoe" => [16, 2, plan.inner, 0],
+        "dots1" => [128, 6, 1408, 2],
+        "glm4_moe" => [128, 8, 1408, 1],
+        "granitemoe" => [8, 2, plan.inner, 0],
+        "olmoe" => [64, 8, plan.inner, 0],
         "deepseek_v2" => [64, 2, 1407, 2],
         "deepseek_v3" => [256, 8, 2048, 1],
         "llama4_text" => [16, 1, plan.inner, plan.inner],
@@ -244,7 +260,7 @@ fn experts(family: &str, f: &Fields, plan: &Plan) -> Result<Option<Experts>, Mod
         let problem = format!("must be at most {MAX_EXPERTS}, not {count}");
         return Err(ModelError::Config { field: names[0].to_owned(), problem });
     }
-    let deepseek = matches!(family, "deepseek_v2" | "deepseek_v3");
+    let deepseek = matches!(family, "deepseek_v2" | "deepseek_v3" | "dots1" | "glm4_moe");
     let inner = f.size(&["moe_intermediate_size"], inner)?;
     let shared = match family {
         _ if deepseek => f.number(&["n_shared_experts"])?.unwrap_or(shared) * inner,
@@ -255,7 +271,8 @@ fn experts(family: &str, f: &Fields, plan: &Plan) -> Result<Option<Experts>, Mod
         return Err(unbuilt("mlp_only_layers", "single layers without experts are not built"));
     }
     let dense_first = match family {
-        "deepseek_v2" => f.number(&["first_k_dense_replace"])?.unwrap_or(0),
+        "deepseek_v2" | "dots1" => f.number(&["first_k_dense_replace"])?.unwrap_or(0),
+        "glm4_moe" => f.number(&["first_k_dense_replace"])?.unwrap_or(1),
         "deepseek_v3" => f.number(&["first_k_dense_replace"])?.unwrap_or(3),
         _ => 0,
     };

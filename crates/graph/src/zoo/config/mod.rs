@@ -5,6 +5,7 @@
 
 mod decoders;
 mod fields;
+mod more;
 mod others;
 
 use super::super::OptimizerChoice;
@@ -25,7 +26,7 @@ pub struct HubConfig {
 }
 
 /// Families that generate text, and those that do not.
-pub const DECODERS: [&str; 26] = [
+pub const DECODERS: [&str; 53] = [
     "llama",
     "mistral",
     "ministral",
@@ -52,9 +53,36 @@ pub const DECODERS: [&str; 26] = [
     "granite",
     "llama4_text",
     "opt",
+    "ministral3",
+    "smollm3",
+    "helium",
+    "seed_oss",
+    "ernie4_5",
+    "hunyuan_v1_dense",
+    "exaone4",
+    "olmo",
+    "olmo3",
+    "cohere2",
+    "glm",
+    "glm4",
+    "arcee",
+    "nemotron",
+    "gptj",
+    "codegen",
+    "gpt_bigcode",
+    "gpt_neo",
+    "mpt",
+    "granitemoe",
+    "olmoe",
+    "cwm",
+    "internlm3",
+    "vaultgemma",
+    "phimoe",
+    "dots1",
+    "glm4_moe",
 ];
 /// See [`DECODERS`].
-pub const OTHERS: [&str; 13] = [
+pub const OTHERS: [&str; 17] = [
     "gpt2",
     "bert",
     "roberta",
@@ -68,6 +96,10 @@ pub const OTHERS: [&str; 13] = [
     "mamba",
     "mamba2",
     "xlm-roberta",
+    "camembert",
+    "data2vec-text",
+    "ernie",
+    "mt5",
 ];
 
 /// Tokens of a sample unless said, where the model allows as many.
@@ -128,8 +160,8 @@ impl HubConfig {
     fn longest(&self) -> Result<Option<u64>, ModelError> {
         let default = match self.model_type.as_str() {
             "vit" => return Ok(None),
-            "bert" | "distilbert" | "electra" => 512,
-            "roberta" | "xlm-roberta" => {
+            "bert" | "distilbert" | "electra" | "ernie" => 512,
+            "roberta" | "xlm-roberta" | "camembert" | "data2vec-text" => {
                 return Ok(Some(
                     self.fields.size(&["max_position_embeddings"], 514)?.saturating_sub(2).max(1),
                 ));

@@ -9,7 +9,7 @@ use super::fields::Fields;
 pub(super) fn build(family: &str, f: &Fields, s: Sizes<'_>) -> Result<Graph, ModelError> {
     match family {
         "gpt2" => gpt2(f, s),
-        "t5" => t5::assemble(s, t5_plan(f)?),
+        "t5" | "mt5" => t5::assemble(s, t5_plan(family == "mt5", f)?),
         "whisper" => whisper::assemble(s, whisper_plan(f)?),
         "vit" => images(f, s),
         "clip" | "siglip" => towers::assemble(s, &towers_plan(family, f)?),
@@ -43,8 +43,10 @@ fn gpt2(f: &Fields, s: Sizes<'_>) -> Result<Graph, ModelError> {
 
 fn bert_plan(family: &str, f: &Fields) -> Result<bert::Plan, ModelError> {
     use bert::{Family, Head};
+    // These two begin with BERT's words.
+    let words = matches!(family, "camembert" | "data2vec-text");
     let family = match family {
-        "roberta" | "xlm-roberta" => Family::Roberta,
+        "roberta" | "xlm-roberta" | "camembert" | "data2vec-text" => Family::Roberta,
         "distilbert" => Family::DistilBert,
         "electra" => Family::Electra,
         _ => Family::Bert,
@@ -71,7 +73,7 @@ fn bert_plan(family: &str, f: &Fields) -> Result<bert::Plan, ModelError> {
         inner: f.size(&["intermediate_size", "hidden_dim"], inner)?,
         layers: f.layers(&["num_hidden_layers", "n_layers"], layers)?,
         heads,
-        vocabulary: f.size(&["vocab_size"], if roberta { 50_265 } else { 30_522 })?,
+        vocabulary: f.size(&["vocab_size"], if roberta && !words { 50_265 } else { 30_522 })?,
         positions: f.size(&["max_position_embeddings"], 512)?,
         types: if family == Family::DistilBert { 0 } else { f.size(&["type_vocab_size"], 2)? },
         embedding: if small { f.size(&["embedding_size"], 128)? } else { width },
@@ -79,22 +81,22 @@ fn bert_plan(family: &str, f: &Fields) -> Result<bert::Plan, ModelError> {
     })
 }
 
-fn t5_plan(f: &Fields) -> Result<t5::Plan, ModelError> {
+fn t5_plan(many: bool, f: &Fields) -> Result<t5::Plan, ModelError> {
     let class = f.class();
-    if !class.is_empty() && class != "T5ForConditionalGeneration" {
+    if !class.is_empty() && !matches!(class, "T5ForConditionalGeneration" | "MT5ForConditionalGeneration") {
         return Err(unbuilt(class));
     }
-    let layers = f.layers(&["num_layers"], 6)?;
+    let layers = f.layers(&["num_layers"], if many { 8 } else { 6 })?;
     Ok(t5::Plan {
         width: f.size(&["d_model"], 512)?,
-        inner: f.size(&["d_ff"], 2048)?,
+        inner: f.size(&["d_ff"], if many { 1024 } else { 2048 })?,
         layers,
         decoder_layers: f.layers(&["num_decoder_layers"], layers as u64)?,
-        heads: f.size(&["num_heads"], 8)?,
+        heads: f.size(&["num_heads"], if many { 6 } else { 8 })?,
         head_dim: f.size(&["d_kv"], 64)?,
-        vocabulary: f.size(&["vocab_size"], 32_128)?,
+        vocabulary: f.size(&["vocab_size"], if many { 250_112 } else { 32_128 })?,
         buckets: f.size(&["relative_attention_num_buckets"], 32)?,
-        gated: f.word(&["feed_forward_proj"]).is_some_and(|w| w.starts_with("gated-")),
+        gated: f.word(&["feed_forward_proj"]).map_or(many, |w| w.starts_with("gated-")),
         tied: f.flag(&["tie_word_embeddings"], true)?,
     })
 }
