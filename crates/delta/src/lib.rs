@@ -54,11 +54,23 @@ pub enum FilterMli {
     Exact,
 }
 
+/// What the compute stream issues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Instructions {
+    /// Multiplications alone, as Eq. 13 prints it.
+    #[default]
+    Multiplications,
+    /// All that takes an issue slot ([`time::cs`]).
+    All,
+}
+
 /// Readings of the paper that a caller can choose between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Readings {
     /// MLI of the filter loads.
     pub filter_mli: FilterMli,
+    /// What the compute stream issues.
+    pub instructions: Instructions,
 }
 
 /// A layer cut into tiles, with its traffic: what does not depend on rates, and so holds for a whole sweep.
@@ -74,6 +86,8 @@ pub struct Work {
     pub num_cta: f64,
     /// Bytes at each level.
     pub traffic: Traffic,
+    /// What the compute stream issues.
+    pub instructions: Instructions,
 }
 
 /// Cuts a layer into tiles and counts its traffic; the machine only tells its request sizes.
@@ -98,7 +112,14 @@ pub fn plan(
     let l2 = l2.min(l1).max(dram);
     let l1 = l1.max(l2);
 
-    Ok(Work { gemm, tile, element_bytes: layer.element_bytes, num_cta, traffic: Traffic { l1, l2, dram } })
+    Ok(Work {
+        gemm,
+        tile,
+        element_bytes: layer.element_bytes,
+        num_cta,
+        traffic: Traffic { l1, l2, dram },
+        instructions: readings.instructions,
+    })
 }
 
 /// Traffic, time and bottleneck of a layer.

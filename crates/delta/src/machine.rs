@@ -18,6 +18,8 @@ pub struct Machine {
     pub clock_hz: f64,
     /// BW_MAC of one SM: multiply-accumulates per second.
     pub mac_per_s_per_sm: f64,
+    /// Instructions of a warp that an SM issues in the time that its lanes take for one multiplication of as many threads: 1 or 2.
+    pub issue_slots: f64,
     /// 32-bit registers of one SM.
     pub registers_per_sm: f64,
     /// Shared memory of one SM.
@@ -80,6 +82,7 @@ impl Machine {
         Self {
             num_sm: gpu.sm_count,
             clock_hz: clock,
+            issue_slots: issue_slots(gpu),
             mac_per_s_per_sm: gpu_rate(gpu, dtype) / 2.0 / f64::from(gpu.sm_count),
             registers_per_sm: f64::from(gpu.registers_per_sm),
             smem_per_sm: gpu.shared_per_sm,
@@ -160,6 +163,17 @@ impl Machine {
 /// format has them.
 fn gpu_rate(gpu: &Gpu, dtype: Dtype) -> f64 {
     if dtype == Dtype::Fp32 { gpu.plain_peak(dtype).0 } else { gpu.peak(dtype).0 }
+}
+
+/// A scheduler issues one instruction of a warp in a clock; Volta, Turing and the A100 gave each 16 lanes for fp32, all others as many as a warp has threads (CUDA programming
+/// guide, multiprocessors by compute capability).
+fn issue_slots(gpu: &Gpu) -> f64 {
+    let halved = match gpu.architecture {
+        Architecture::Volta | Architecture::Turing => true,
+        Architecture::Ampere => gpu.compute_capability == "8.0",
+        _ => false,
+    };
+    if halved { 2.0 } else { 1.0 }
 }
 
 /// AMD's vector L1 has lines of 64 B up to CDNA 2 and of 128 B on CDNA 3; NVIDIA: see the field.

@@ -1,6 +1,6 @@
 //! Time: the three execution streams, prologue and epilogue, and the bottleneck cases (Eq. 11 to 18).
 
-use super::{Bottleneck, LayerReport, Machine, Work};
+use super::{Bottleneck, Instructions, LayerReport, Machine, Work};
 use preflop_units::{Bytes, Seconds};
 
 /// TpL: bytes that one CTA loads in one main-loop iteration, at one level.
@@ -41,10 +41,30 @@ pub fn sas(work: &Work, machine: &Machine) -> Seconds {
     input_tile(work) / machine.smem_store + smem_loads(work, machine)
 }
 
-/// Eq. 13, t_CS: blk_M·blk_N·blk_K / BW_MAC of one SM.
+/// Instructions that an element of an input tile takes on its way to shared memory, beside the multiplications: its load, two additions for an address of 64 bits, the
+/// test whether it lies in the padding, its store.
+const PER_ELEMENT: f64 = 5.0;
+
+/// Eq. 13, t_CS: blk_M·blk_N·blk_K / BW_MAC of one SM. With all instructions
+///
+/// ```text
+/// t_CS = max(MAC, (MAC + 5 (blk_M + blk_N) blk_K) / slots) / BW_MAC
+/// ```
+///
+/// where `slots` are instructions that an SM issues in the time of one multiplication on all of its lanes ([`Machine::issue_slots`]): one where a scheduler has a lane for
+/// each thread of a warp, so that whatever is issued beside multiplications delays them, and two where it has half as many, so that it does not. Loads from shared memory are issued
+/// together with multiplications.
 pub fn cs(work: &Work, machine: &Machine) -> Seconds {
     let t = &work.tile;
-    Seconds(t.blk_m * t.blk_n * t.blk_k / machine.mac_per_s_per_sm)
+    let macs = t.blk_m * t.blk_n * t.blk_k;
+    let slots = match work.instructions {
+        Instructions::Multiplications => macs,
+        Instructions::All => {
+            let others = PER_ELEMENT * (t.blk_m + t.blk_n) * t.blk_k;
+            macs.max((macs + others) / machine.issue_slots)
+        }
+    };
+    Seconds(slots / machine.mac_per_s_per_sm)
 }
 
 /// Eq. 14, t_Prologue: the first input tile from DRAM to SMEM to registers, once per SM.
@@ -151,6 +171,20 @@ mod tests {
         assert!((ns(sas(&w, &m)) - 202.53).abs() < 0.01);
         // output: 128 * 256/2 * 4 B
         assert_eq!(epilogue_bytes(&w).0, 65_536.0);
+    }
+
+    #[test]
+    fn instructions_beside_multiplications_delay_them_where_no_slot_is_free() {
+        let layer = Layer::square(256, 96, 27, 256, 5, 1, 2);
+        let all = Readings { instructions: Instructions::All, ..Readings::default() };
+        let ratio = |gpu: &str| {
+            let m = Machine::of(&catalog::find(gpu).unwrap(), Dtype::Fp32);
+            let of = |readings| cs(&plan(&layer, &m, &Fig6, readings).unwrap(), &m).0;
+            of(all) / of(Readings::default())
+        };
+        // 128 lanes on 4 schedulers: 1 + 5 * (128 + 128) / (128 * 128); 64 lanes on 4: every other slot is free.
+        assert!((ratio("titan-xp") - 1.078_125).abs() < 1e-9);
+        assert!((ratio("v100-pcie-16gb") - 1.0).abs() < 1e-9);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use clap::Args;
 use preflop_core::Dtype;
 use preflop_core::delta::prior::{self, PriorReport};
 use preflop_core::delta::{
-    Bottleneck, Fig6, FixedTile, LayerReport, Machine, Readings, Tile, TilePolicy, evaluate,
+    Bottleneck, Fig6, FixedTile, Instructions, LayerReport, Machine, Readings, Tile, TilePolicy, evaluate,
 };
 use preflop_core::units::{Bytes, Seconds};
 use serde::Serialize;
@@ -70,6 +70,10 @@ pub struct DeltaArgs {
     #[arg(long, value_name = "MISS_RATE,..", num_args = 0..=1, default_missing_value = "1.0", value_delimiter = ',', value_parser = miss_rate)]
     compare_prior: Vec<f64>,
 
+    /// What the compute stream issues: multiplications alone, as Eq. 13 has it, or all instructions that take an issue slot
+    #[arg(long, value_enum, default_value = "multiplications")]
+    pub(super) instructions: Issued,
+
     /// Draw it: with --compare-prior the times of those models over DeLTA's, with --measured the model over the
     /// measurement (.svg or .png)
     #[arg(long, value_name = "FILE")]
@@ -94,6 +98,15 @@ pub struct DeltaArgs {
     /// Whose traffic: the published model's, or that of today's kernels by the tile in the kernel's name (today)
     #[arg(long, value_enum, default_value = "published", requires = "measured")]
     pub(super) equations: Equations,
+}
+
+/// What the compute stream issues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Issued {
+    /// Eq. 13
+    Multiplications,
+    /// Those that fill the tiles as well
+    All,
 }
 
 /// Which equations give the traffic.
@@ -130,6 +143,15 @@ impl DeltaArgs {
             Machine::of(gpu, self.dtype)
         };
         self.dram_latency.map_or(machine, |cycles| machine.with_dram_latency(cycles))
+    }
+
+    /// The readings that are asked for.
+    pub(super) fn readings(&self) -> Readings {
+        let instructions = match self.instructions {
+            Issued::Multiplications => Instructions::Multiplications,
+            Issued::All => Instructions::All,
+        };
+        Readings { instructions, ..Readings::default() }
     }
 
     /// The tile policy of a layer: the command line's tile, the layer's own, or the paper's table.
@@ -231,7 +253,7 @@ pub fn run(args: &DeltaArgs, output: &Output) -> anyhow::Result<()> {
                 Some(tile) => tile,
                 None => &Fig6,
             };
-            let report = evaluate(&listed.named.layer, &machine, policy, Readings::default())
+            let report = evaluate(&listed.named.layer, &machine, policy, args.readings())
                 .map_err(|e| InputError::new(e.in_layer(&listed.named.name).to_string()))?;
             let priors =
                 args.compare_prior.iter().map(|rate| prior::report(&report, &machine, *rate)).collect();

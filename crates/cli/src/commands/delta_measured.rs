@@ -7,7 +7,7 @@ use crate::grid::Grid;
 use crate::input;
 use crate::output::{self, Align, Output, three_digits};
 use preflop_core::delta::measured::Errors;
-use preflop_core::delta::{Bottleneck, Fig6, Machine, Readings, TilePolicy, evaluate};
+use preflop_core::delta::{Bottleneck, Fig6, Machine, TilePolicy, evaluate};
 use preflop_core::kernels::conv::Task;
 use preflop_core::ops::Conv;
 use preflop_core::{Dtype, Gpu, Pass, traffic};
@@ -152,7 +152,7 @@ fn row(m: &Measured, gpu: &Gpu, args: &DeltaArgs) -> anyhow::Result<Row> {
         Some(tile) => tile,
         None => &Fig6,
     };
-    let report = evaluate(&layer, &machine, policy, Readings::default())
+    let report = evaluate(&layer, &machine, policy, args.readings())
         .map_err(|e| InputError::new(e.in_layer(&m.listed.named.name).to_string()))?;
     let bytes = if args.equations == Equations::Today {
         let conv = Conv {
