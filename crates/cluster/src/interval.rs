@@ -52,6 +52,12 @@ impl LogInterval {
         (value * self.low.exponential(), value * self.high.exponential())
     }
 
+    /// The same with another independent error of this size, either way.
+    #[must_use]
+    pub fn wider_by(self, other: f64) -> Self {
+        Self { low: -self.low.hypotenuse(other), high: self.high.hypotenuse(other) }
+    }
+
     /// The interval of a sum of parts with independent errors: variances of each side add.
     ///
     /// ```text

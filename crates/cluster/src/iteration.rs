@@ -14,6 +14,7 @@ mod data;
 mod doubt;
 mod terms;
 
+pub use doubt::unmeasured;
 pub use terms::{Breakdown, CollectiveUse, Outcome, Uses};
 
 use crate::collective::{Collectives, Group, Kind, Prediction};

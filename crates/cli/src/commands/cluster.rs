@@ -66,6 +66,7 @@ fn figures(cluster: &Cluster) -> Vec<(&'static str, String)> {
         ("link", node.link.kind.name().to_string()),
         ("link of a GPU, one way, GB/s", three_digits(node.link.rate.gbs())),
         ("peer access", node.p2p.to_string()),
+        ("virtual machine", node.virtual_machine.to_string()),
         ("adapters", node.nics.to_string()),
         ("network of a node, one way, GB/s", three_digits(node.network.gbs())),
         ("network", node.network_kind.name().to_string()),
@@ -117,7 +118,7 @@ fn list(output: &Output) -> anyhow::Result<()> {
 fn listed(n: &Node) -> serde_json::Value {
     json!({
         "name": n.name, "title": n.title, "gpu": n.gpu.name, "gpus": n.gpus, "topology": n.topology,
-        "link": n.link.kind, "link_gbs": n.link.rate.gbs(), "p2p": n.p2p, "nics": n.nics,
+        "link": n.link.kind, "link_gbs": n.link.rate.gbs(), "p2p": n.p2p, "virtual_machine": n.virtual_machine, "nics": n.nics,
         "network_gbs": n.network.gbs(), "network": n.network_kind,
     })
 }

@@ -97,6 +97,8 @@ impl Board {
         self.add("collectives across nodes from 1 MB on", "number of nodes", &across, Some(14.0));
         self.add("collectives, switched node", IN_THE_FIT, &collectives::fitted_inside(rows, model)?, None);
         self.add("collectives across nodes", IN_THE_FIT, &collectives::fitted_across(rows, model)?, None);
+        let small = collectives::small_across(rows, model)?;
+        self.add("all-reduces across nodes below 1 MB", IN_THE_FIT, &small, None);
         Ok(())
     }
 

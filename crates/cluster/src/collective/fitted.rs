@@ -32,6 +32,8 @@ struct NetworkTable {
     a0: f64,
     ah: f64,
     phi_a: f64,
+    l0: f64,
+    phi_l: f64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -135,6 +137,8 @@ impl Fitted {
                     a0: t.a0 * us,
                     ah: t.ah * us,
                     phi_a: t.phi_a,
+                    l0: t.l0 * us,
+                    phi_l: t.phi_l,
                 };
                 (entry.kind, constants)
             })
@@ -185,7 +189,7 @@ impl Fitted {
             .iter()
             .find(|(k, _)| *k == kind)
             .or_else(|| self.network.iter().find(|(k, _)| *k == like));
-        found.or(self.network.first()).map_or(Constants::from_array([0.0; 11]), |(_, c)| *c)
+        found.or(self.network.first()).map_or(Constants::from_array([0.0; 13]), |(_, c)| *c)
     }
 
     /// Bus bandwidth of two GPUs on the host's bus.
@@ -208,18 +212,15 @@ impl Fitted {
         (self.send_recv.start_us * 1e-6, self.send_recv.fraction)
     }
 
-    /// Interval of a message of this size where the generation was measured: widest where protocols change.
-    pub fn seen(&self, bytes: f64) -> LogInterval {
+    /// Interval of a message of this size inside a node: where the generation was measured on whole machines widest where protocols change,
+    /// elsewhere as wide as a generation that was left out is off.
+    pub fn inside(&self, bytes: f64, seen: bool) -> LogInterval {
         match bytes {
+            _ if !seen => self.intervals.unseen,
             b if b < 65_536.0 => self.intervals.small,
             b if b < 16e6 => self.intervals.middle,
             _ => self.intervals.large,
         }
-    }
-
-    /// Interval where it was not.
-    pub fn unseen(&self) -> LogInterval {
-        self.intervals.unseen
     }
 
     /// Interval between nodes.

@@ -91,12 +91,12 @@ pub(super) fn time(kind: Kind, n: f64, bytes: f64, node: &Node, fitted: &Fitted)
             time: a + bytes / (phi * link),
             latency: a,
             bound: Bound::Link,
-            interval: fitted.seen(bytes),
+            interval: fitted.inside(bytes, !node.virtual_machine),
         };
     }
     let (lines, seen) = lines_for(kind, node.link.kind, node.gpu.boost_clock.0, fitted);
     let (time, latency) = envelope(&lines, kind, n, bytes, link);
-    let interval = if seen { fitted.seen(bytes) } else { fitted.unseen() };
+    let interval = fitted.inside(bytes, seen && !node.virtual_machine);
     Draft { time, latency, bound: Bound::Link, interval }
 }
 

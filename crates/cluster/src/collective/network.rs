@@ -1,9 +1,10 @@
-//! Between nodes: a ring over all GPUs, or for all-reduce a tree over nodes, whichever is faster.
+//! Between nodes: a ring over all GPUs, or for all-reduce a tree over nodes, in small messages one of low latency, whichever is faster.
 //!
 //! ```text
 //! ring        r0 + s * ((n - N) * hi + (N - 1) * hn) + S * f / (phi_r * min(W, 0.8 B)),  s = 2 for all-reduce, 1 else
 //! tree        t0 + 2 log2(N) * ht + 2 (g - 1) * hi + S / alg
 //!             alg = min(phi_2 W if N = 2 and the switch sums (NVLS), phi_t W / 2 else, cap B),  cap = 0.58 with NVLS, 0.33 without
+//! low         l0 + 2 log2(N) * ht * 5/14 + 2 (g - 1) * 0.6 us + S / (phi_l * W)
 //! all-to-all  a0 + ah * n + S * (n - g) / n / (phi_a * W / g)
 //! send-recv   hn + S / (phi_r * min(W / nics shared, ..))
 //! ```
@@ -12,6 +13,8 @@
 //! takes away; B the link inside. Two nodes whose switches sum are special: each byte crosses once each way, so bus bandwidth may
 //! exceed W. Without such sums it does not: 190 GB/s over 200 on two DGX A100, and a tensor-parallel group over two of the nodes
 //! with 100 GB/s wants all of it.
+//! A small all-reduce sends flags with its data (NCCL's protocol LL): its hops are shorter, as NCCL's own table of latencies has them (`hwLat` in `src/graph/tuning.cc`, as recalled:
+//! 5 us a hop between nodes against 14 without flags, 0.6 us inside), and its rate is a hundredth.
 //! Groups share adapters: while tensor-parallel ranks of a node all run their own data-parallel group, a group with g of the
 //! node's G GPUs owns `W * g / G`. That factor is the largest network effect in a plan.
 
@@ -45,21 +48,25 @@ pub struct Constants {
     pub ah: f64,
     /// All-to-all: share of a GPU's part of the adapters.
     pub phi_a: f64,
+    /// Start of a tree of low latency.
+    pub l0: f64,
+    /// Share of the adapters that it holds.
+    pub phi_l: f64,
 }
 
 impl Constants {
     /// As a list, for fits.
-    pub fn to_array(self) -> [f64; 11] {
+    pub fn to_array(self) -> [f64; 13] {
         [
             self.r0, self.hi, self.hn, self.phi_r, self.t0, self.ht, self.phi_t, self.phi_2, self.a0,
-            self.ah, self.phi_a,
+            self.ah, self.phi_a, self.l0, self.phi_l,
         ]
     }
 
     /// From a list.
-    pub fn from_array(c: [f64; 11]) -> Self {
-        let [r0, hi, hn, phi_r, t0, ht, phi_t, phi_2, a0, ah, phi_a] = c;
-        Self { r0, hi, hn, phi_r, t0, ht, phi_t, phi_2, a0, ah, phi_a }
+    pub fn from_array(c: [f64; 13]) -> Self {
+        let [r0, hi, hn, phi_r, t0, ht, phi_t, phi_2, a0, ah, phi_a, l0, phi_l] = c;
+        Self { r0, hi, hn, phi_r, t0, ht, phi_t, phi_2, a0, ah, phi_a, l0, phi_l }
     }
 }
 
@@ -68,6 +75,10 @@ const INSIDE_SHARE: f64 = 0.8;
 /// Share of the link inside that reductions of a tree hold, with and without sums in the switch.
 const CAP_NVLS: f64 = 0.58;
 const CAP_PLAIN: f64 = 0.33;
+
+/// A hop between nodes with flags in the data over one without, and seconds of a hop inside with them (NCCL's table).
+const LOW_HOP: f64 = 5.0 / 14.0;
+const LOW_INSIDE: f64 = 0.6e-6;
 
 /// Adapters that a group owns while its siblings run the same collective.
 fn owned(group: Group, cluster: &Cluster) -> f64 {
@@ -105,7 +116,16 @@ pub fn seconds(c: &Constants, kind: Kind, group: Group, bytes: f64, w: f64, clus
             let alg = if g > 1.0 { adapters.min(cap * link.rate.0) } else { adapters };
             let tree_start = c.t0 + 2.0 * nodes.binary_log() * c.ht + 2.0 * (g - 1.0) * c.hi;
             let tree = tree_start + bytes / alg;
-            (lines::softmin(&[ring, tree]), if tree < ring { tree_start } else { start })
+            let low_start = c.l0 + 2.0 * nodes.binary_log() * c.ht * LOW_HOP + 2.0 * (g - 1.0) * LOW_INSIDE;
+            let low = low_start + bytes / (c.phi_l * w);
+            let started = if low < tree.min(ring) {
+                low_start
+            } else if tree < ring {
+                tree_start
+            } else {
+                start
+            };
+            (lines::softmin(&[ring, tree, low]), started)
         }
         Kind::AllToAll => {
             let start = c.a0 + c.ah * n;
@@ -134,6 +154,19 @@ mod tests {
             collectives.predict(Kind::AllReduce, group, 4e9, &cluster).time
         };
         assert!(t(1) > 5.0 * t(8), "{} {}", t(1), t(8));
+    }
+
+    #[test]
+    fn a_small_all_reduce_between_nodes_takes_the_way_of_low_latency() {
+        let cluster = Cluster::named("dgx-a100x2").unwrap();
+        let us = |bytes| {
+            let group = Group { gpus: 16, per_node: 8 };
+            Collectives::embedded().predict(Kind::AllReduce, group, bytes, &cluster).time * 1e6
+        };
+        // Measured on two DGX A100 with nccl-tests: 46 us for 2 KiB, 77 us for 64 KiB, 137 us for 2 MiB.
+        for (bytes, measured) in [(2048.0, 46.0), (65_536.0, 77.0), (2_097_152.0, 137.0)] {
+            assert!((us(bytes) / measured - 1.0).abs() < 0.15, "{bytes} bytes: {} us", us(bytes));
+        }
     }
 
     #[test]

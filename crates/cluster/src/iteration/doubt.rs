@@ -35,6 +35,11 @@ fn whole_run(s: &Strategy, gpu: &Gpu, own: LogInterval) -> LogInterval {
 /// lie a factor of 1.7 apart from release to release.
 const UNMEASURED: f64 = 0.3;
 
+/// Log error, either way, of all parts of a strategy without measurements.
+pub fn unmeasured(s: &Strategy) -> f64 {
+    UNMEASURED * (s.unmeasured().len() as f64).sqrt()
+}
+
 impl Setting<'_> {
     /// The interval of the whole: that of its kind of evidence, and beside it what links add, which are of other fabrics than those of the runs.
     pub(super) fn interval(
@@ -61,11 +66,7 @@ impl Setting<'_> {
             low: -whole.low.hypotenuse(exposed * links.low),
             high: whole.high.hypotenuse(exposed * links.high),
         };
-        let doubt = s.unmeasured().len() as f64 * UNMEASURED * UNMEASURED;
-        if doubt > 0.0 {
-            let wider = |side: f64| (side * side + doubt).sqrt();
-            all = LogInterval { low: -wider(all.low), high: wider(all.high) };
-        }
+        all = all.wider_by(unmeasured(s));
         let gpus = s.gpus() as f64;
         if gpus > STRAGGLER_FROM {
             all.high += STRAGGLER_PER_DOUBLING * (gpus / STRAGGLER_FROM).binary_log();

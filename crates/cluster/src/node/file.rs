@@ -92,6 +92,8 @@ pub struct NodeFile {
     gpu: String,
     gpus: u64,
     #[serde(default)]
+    virtual_machine: bool,
+    #[serde(default)]
     sources: BTreeMap<String, String>,
     inside: Inside,
     outside: Option<Outside>,
@@ -269,6 +271,7 @@ impl NodeFile {
             title: self.title.unwrap_or_else(|| self.name.clone()),
             name: self.name,
             gpus: self.gpus,
+            virtual_machine: self.virtual_machine,
             topology: inside.topology,
             link: Link { kind, rate },
             p2p,

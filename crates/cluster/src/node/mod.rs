@@ -87,6 +87,8 @@ pub struct Node {
     pub gpu: Gpu,
     /// GPUs of one node.
     pub gpus: u64,
+    /// Is it a virtual machine? The collectives of the fit ran on whole machines: on another's virtual one they lie further off.
+    pub virtual_machine: bool,
     /// How they are joined.
     pub topology: Topology,
     /// The link of one GPU inside the node.
@@ -145,6 +147,7 @@ impl Node {
             node.nics = other.nics;
             node.network_kind = other.network_kind;
         }
+        node.virtual_machine |= other.virtual_machine;
         node.host_cores = node.host_cores.min(other.host_cores);
         node.host_dram.0 = node.host_dram.0.min(other.host_dram.0);
         node
@@ -169,6 +172,7 @@ impl Node {
             name: format!("{gpus}x{}", gpu.name),
             title: format!("{gpus} x {}", gpu.title),
             gpus,
+            virtual_machine: false,
             topology,
             link,
             p2p: true,

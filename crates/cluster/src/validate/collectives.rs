@@ -63,6 +63,7 @@ impl Row {
                 measured: self.time_us,
                 predicted: p.time * 1e6,
                 interval: p.interval,
+                unmeasured: 0.0,
             }
         }))
     }
@@ -118,6 +119,13 @@ pub fn fitted_across(rows: &[Row], collectives: &Collectives) -> Result<Vec<Pair
     pairs(rows.iter().filter(|r| across(r)), collectives)
 }
 
+/// Small messages between nodes, which the shipped constants were fitted on.
+pub fn small_across(rows: &[Row], collectives: &Collectives) -> Result<Vec<Pair>, ClusterError> {
+    let small =
+        |r: &&Row| is_nccl(r) && r.nodes > 1 && r.message_bytes < LARGE && node_of(&r.system).is_some();
+    pairs(rows.iter().filter(small), collectives)
+}
+
 /// A row made ready for a fit of network constants.
 struct Ready {
     kind: Kind,
@@ -149,7 +157,7 @@ pub fn fit_network(rows: &[Row], start: Constants) -> Result<Constants, ClusterE
 fn fit_rows(rows: &[&Row], start: Constants) -> Result<Constants, ClusterError> {
     let ready = ready(rows.iter().copied())?;
     let error = |c: &[f64]| {
-        let Ok(array) = <[f64; 11]>::try_from(c) else { return f64::INFINITY };
+        let Ok(array) = <[f64; 13]>::try_from(c) else { return f64::INFINITY };
         let constants = Constants::from_array(array);
         let one = |r: &Ready| {
             let share = r.group.per_node as f64 / r.cluster.node.gpus as f64;
@@ -171,9 +179,11 @@ fn fit_rows(rows: &[&Row], start: Constants) -> Result<Constants, ClusterError> 
         (1e-5, 2e-3),
         (5e-7, 5e-5),
         (0.3, 1.2),
+        (1e-6, 1e-4),
+        (1e-3, 1e-1),
     ];
     let found = descent::minimise(&error, &start.to_array(), &limits, 60);
-    Ok(<[f64; 11]>::try_from(found.as_slice()).map_or(start, Constants::from_array))
+    Ok(<[f64; 13]>::try_from(found.as_slice()).map_or(start, Constants::from_array))
 }
 
 /// Each number of nodes left out of its fabric's constants by turns.

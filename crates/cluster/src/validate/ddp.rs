@@ -290,8 +290,8 @@ pub fn left_out_gpus(runs: &[Run], joined: Box) -> (Vec<Pair>, Vec<Pair>) {
         let interval = LogInterval { low: unit.low * p.doubt(), high: unit.high * p.doubt() };
         let system = format!("{} {}", p.part, p.run.family);
         let measured = p.run.efficiency;
-        ours.push(Pair { system: system.clone(), measured, predicted: p.ratio, interval });
-        perfect.push(Pair { system, measured, predicted: 1.0, interval: none });
+        ours.push(Pair { system: system.clone(), measured, predicted: p.ratio, interval, unmeasured: 0.0 });
+        perfect.push(Pair { system, measured, predicted: 1.0, interval: none, unmeasured: 0.0 });
     }
     (ours, perfect)
 }

@@ -151,6 +151,7 @@ impl Ready {
             measured: self.row.measured(),
             predicted: outcome.time,
             interval: outcome.interval,
+            unmeasured: 0.0,
         }
     }
 }

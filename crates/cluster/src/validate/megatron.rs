@@ -117,6 +117,7 @@ impl Ready {
             measured: self.row.iteration_ms,
             predicted: outcome.time * 1e3,
             interval: outcome.interval,
+            unmeasured: 0.0,
         }
     }
 }
@@ -268,6 +269,7 @@ pub fn selene(
                 measured: row.iteration_s,
                 predicted: outcome.time,
                 interval: outcome.interval,
+                unmeasured: 0.0,
             })
         })
         .collect()

@@ -89,12 +89,13 @@ pub fn predict(
     let none = LogInterval { low: 0.0, high: 0.0 };
     let measured = (LOCAL_BATCH * SEQ) as f64 / row.tokens_per_sec_per_gpu;
     Ok([
-        Pair { system, measured: row.peak_memory_gib, predicted: peak, interval: none },
+        Pair { system, measured: row.peak_memory_gib, predicted: peak, interval: none, unmeasured: 0.0 },
         Pair {
             system: "llama-3.1-8b on H100".to_string(),
             measured,
             predicted: outcome.time,
             interval: outcome.interval,
+            unmeasured: 0.0,
         },
     ])
 }

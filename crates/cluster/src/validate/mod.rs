@@ -29,6 +29,8 @@ pub struct Pair {
     pub predicted: f64,
     /// The 90 % interval as logs.
     pub interval: LogInterval,
+    /// Log error, either way, that parts without measurements add to whatever other systems say.
+    pub unmeasured: f64,
 }
 
 impl Pair {
@@ -50,7 +52,7 @@ impl Pair {
 }
 
 /// Runs of one kind of evidence, each system's interval from the errors of the others: how the rule by which intervals of whole iterations
-/// are made does where it has not seen the system. Intervals of a kind with one system stay.
+/// are made does where it has not seen the system, with what it adds for parts that nobody measured. Intervals of a kind with one system stay.
 pub fn cross_intervals(pairs: &mut [Pair]) {
     let mut systems: Vec<String> = pairs.iter().map(|p| p.system.clone()).collect();
     systems.sort_unstable();
@@ -59,7 +61,7 @@ pub fn cross_intervals(pairs: &mut [Pair]) {
         let others = pairs.iter().filter(|p| p.system != system).map(|p| (p.system.as_str(), p.log()));
         let Some(interval) = LogInterval::either_way_by(others) else { continue };
         for pair in pairs.iter_mut().filter(|p| p.system == system) {
-            pair.interval = interval;
+            pair.interval = interval.wider_by(pair.unmeasured);
         }
     }
 }

@@ -127,6 +127,7 @@ pub fn pairs(
             measured: tokens / measured,
             predicted: outcome.time,
             interval: outcome.interval,
+            unmeasured: crate::iteration::unmeasured(&s),
         });
     }
     Ok(out)
