@@ -70,7 +70,13 @@ pub fn report(sets: &Sets) -> Result<()> {
             None => groups.push((kind, vec![errors])),
         }
     }
-    for (kind, list) in &groups {
+    // Prefill and decode are asked about as wholes too, whoever bounds a row.
+    let whole = |step: &str| {
+        let of = groups.iter().filter(|(kind, _)| kind.starts_with(step));
+        (format!("{step}, all rows"), of.flat_map(|(_, list)| list.iter().copied()).collect::<Vec<_>>())
+    };
+    let wholes = ["prefill", "decode eager"].map(whole);
+    for (kind, list) in groups.iter().chain(&wholes) {
         let mean = |i: usize| list.iter().map(|e| e[i].abs()).sum::<f64>() / list.len() as f64;
         let most = |i: usize| list.iter().map(|e| e[i].abs()).fold(0.0, f64::max);
         println!(

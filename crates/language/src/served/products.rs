@@ -1,13 +1,16 @@
 //! Products in 8-bit floats on a server: a kernel quantises the activations row by row, another multiplies (CUTLASS, as SGLang 0.5.10 builds it).
 //!
 //! ```text
-//! quantising = join(DRAM bytes, L2 bytes, rounds * row)
-//! product    = join(join(rounds * join(tile, loads), FLOPs / sustained, L2 bytes), DRAM bytes) + rounds * end
-//! seconds    = start + quantising + product
+//! quantising = join(DRAM bytes, L2 bytes, rounds * (block + row))
+//! product    = join(join(rounds * (tile + end), L2 bytes), DRAM bytes),  tile = max(FLOPs / peak, steps / what is under way)
+//! power      = FLOPs / sustained * (1/gain + (1 - 1/gain) * t/(t + slow)),  t = FLOPs / sustained
+//! seconds    = start + join(quantising + product, power)
 //! ```
 //!
 //! No kernel parts the sum, so few tiles with long sums take as long as one multiprocessor needs. Tiles follow each other along the shorter side; where that side has more
-//! tiles than there are multiprocessors, every pass along it reads its whole operand again, and from DRAM if the L2 does not hold it.
+//! tiles than there are multiprocessors, every pass along it reads its whole operand again, and from DRAM if the L2 does not hold it. A board that draws too much slows down
+//! after some milliseconds only: until then 8 bits gain over 16, afterwards each product costs what one in 16 bits does. A measurement that repeats one call sees the gain where
+//! the call is short; a model, which goes on, does not.
 
 use super::forms::{Constant, join};
 use preflop_core::Gpu;
@@ -23,12 +26,12 @@ pub struct Product {
     pub n: f64,
     /// Terms of each sum.
     pub k: f64,
-    /// Sets of weights that a measurement goes through in turn and that the L2 may hold; none in a model, where other layers pass through it.
+    /// Sets of operands that a measurement goes through in turn and that the L2 may hold; none in a model, where other layers pass through it.
     pub sets: Option<f64>,
 }
 
 impl Product {
-    /// Sets of weights of the published measurements: on the L40S (96 MiB of L2) weights of 16 MiB and more come from DRAM, smaller ones do not.
+    /// Sets of the published measurements: on the L40S (96 MiB of L2) operands of 16 MiB and more come from DRAM, smaller ones do not.
     pub const PUBLISHED: Option<f64> = Some(6.0);
 }
 
@@ -44,8 +47,12 @@ struct Layout {
     pair: f64,
     /// Do tiles follow each other along the rows, whichever side is shorter?
     along_rows: bool,
-    /// Are results stored while the next tile is computed?
+    /// Does a CTA stay for all its tiles, so that it stores a result and fetches operands while it computes?
     overlapped: bool,
+    /// Steps of a sum whose operands are under way at the most; as many as shared memory holds unless given.
+    stages: f64,
+    /// Do rows of tiles that are partly empty run apart from the full ones, so that weights pass twice?
+    apart: bool,
 }
 
 fn layout(gpu: &Gpu, m: f64) -> Layout {
@@ -56,12 +63,16 @@ fn layout(gpu: &Gpu, m: f64) -> Layout {
         pair: 1.0,
         along_rows: true,
         overlapped: false,
+        stages: STAGES,
+        apart: false,
     };
     let ahead = |side: [f64; 2], cluster, pair| Layout {
         cluster,
         pair,
         along_rows: false,
         overlapped: true,
+        stages: f64::INFINITY,
+        apart: gpu.architecture == Architecture::Hopper,
         ..plain(side[0], side[1])
     };
     match gpu.architecture {
@@ -98,19 +109,21 @@ fn parts_of_l2(gpu: &Gpu) -> f64 {
 }
 
 /// Constants of [`product`].
-pub const PRODUCT: [Constant; 12] = [
+pub const PRODUCT: [Constant; 14] = [
     Constant::new("start_cycles", 9000.0, 3.0),
     Constant::new("row_cycles", 0.6, 3.0),
     Constant::new("cta_cycles", 1000.0, 1.0),
     Constant::new("load_cycles", 1500.0, 100.0),
     Constant::new("share_of_peak", 0.94, 100.0),
-    Constant::new("gain_over_16_bits", 1.5, 50.0),
+    Constant::new("gain_over_16_bits", 1.5, 10.0),
     Constant::new("share_of_l2", 1.0, 3.0),
     Constant::new("kept_in_l2", 0.9, 10.0),
     Constant::new("norm", 6.0, 10.0),
     Constant::new("quantising_share_of_l2", 0.4, 3.0),
     Constant::new("stored_cycles", 0.08, 3.0),
     Constant::new("read_again", 0.6, 10.0),
+    Constant::new("block_cycles", 400.0, 3.0),
+    Constant::new("slowing_ms", 5.0, 3.0),
 ];
 
 /// Share of the DRAM rate that kernels which stream reach, as fused kernels do.
@@ -121,12 +134,24 @@ const OUTGROWN: f64 = 0.25;
 const ROWS_AT_ONCE: f64 = 7000.0;
 /// Blocks of threads that share a multiprocessor while it quantises.
 const BLOCKS: f64 = 6.0;
-/// Terms by which a sum is rounded up.
+/// Terms by which a sum is rounded up, and of one step.
 const DEPTH: f64 = 128.0;
+/// Steps under way in kernels that fetch by threads instead of whole tiles, on the generations before Hopper.
+const STAGES: f64 = 4.0;
+/// Waits for memory at both ends of a tile by a CTA that ends with it: the first operands, the last, and the result.
+const WAITS: f64 = 3.0;
+/// Share of the shorter of computing and storing that shows where CTAs end with their tile: two share a multiprocessor, and one stores while the other computes.
+const BETWEEN: f64 = 0.5;
+/// Share of the weights that the partly empty rows of tiles read again, if they were all empty: with 65 rows in place of 128 products that stream weights take 1.4 to 1.8 times as
+/// long on an H100.
+const READ_APART: f64 = 0.8;
+/// Sharpness of the corner between multiplying and fetching, which a tile does at once.
+const AT_ONCE: f64 = 8.0;
 
 /// Seconds of a product with the quantising of its activations.
 pub fn product(a: &Product, c: &[f64], gpu: &Gpu) -> f64 {
-    let &[start, row, cta, load, eff, gain, l2, keep, norm, quantising_l2, stored, again] = c else {
+    let &[start, row, cta, load, eff, gain, l2, keep, norm, quantising_l2, stored, again, block, slowing] = c
+    else {
         return product(a, &Constant::starts(&PRODUCT), gpu);
     };
     let (sm, clock) = (f64::from(gpu.sm_count), gpu.boost_clock.0);
@@ -134,37 +159,50 @@ pub fn product(a: &Product, c: &[f64], gpu: &Gpu) -> f64 {
     let held = keep * gpu.l2_size.0 / parts_of_l2(gpu);
     let miss = |bytes: f64| ((bytes / held - 1.0) / OUTGROWN).clamp(0.0, 1.0);
     let (left, right, result) = (a.m * a.k, a.n * a.k, 2.0 * a.m * a.n);
+    // In a model the kernel before has just written the activations, and other layers' weights have passed.
+    let (arriving, weights) = match a.sets {
+        Some(sets) => [miss(sets * (2.0 * left + right)); 2].into(),
+        None => (miss(3.0 * left), 1.0),
+    };
     // A block of threads reads its row twice, for the largest number and for all.
     let under_way = 2.0 * a.m.min(ROWS_AT_ONCE) * a.k;
-    let quantised = left * (3.0 * miss(3.0 * left) + 2.0 * again * miss(under_way)) / dram;
-    let rows = (a.m / (BLOCKS * sm)).ceil() * row * a.k / clock;
+    let quantised = left * (2.0 * arriving + miss(3.0 * left) + 2.0 * again * miss(under_way)) / dram;
+    let rows = (a.m / (BLOCKS * sm)).ceil() * (block + row * a.k) / clock;
     let quantising = join(join(quantised, 5.0 * left / (quantising_l2 * gpu.l2.0), norm), rows, norm);
 
     let t = layout(gpu, a.m);
-    let (tall, wide, depth) = ((a.m / t.rows).ceil(), (a.n / t.columns).ceil(), (a.k / DEPTH).ceil() * DEPTH);
+    let (tall, wide, steps) = ((a.m / t.rows).ceil(), (a.n / t.columns).ceil(), (a.k / DEPTH).ceil());
     let (tiles, at_once) = (tall * wide, sm / t.pair);
     let rounds = (tiles / at_once).ceil();
-    let flops = 2.0 * t.rows * t.columns * depth;
-    let loaded = (t.rows / t.cluster[1] + t.columns / t.cluster[0]) * depth;
-    let tile = join(
-        flops * at_once / (eff * gpu.peak(Dtype::Fp8).0),
-        // Shared memory holds what is under way, and each byte is for so many cycles.
-        loaded / t.pair * load / gpu.shared_per_block.0 / clock,
-        norm,
-    );
-    let sustained = tiles * flops / (gain * gpu.sustained_peak(gpu.autocast()).0);
-    let cached = tiles * loaded / (l2 * gpu.l2.0);
+    let flops = 2.0 * t.rows * t.columns * DEPTH * steps;
+    let loaded = (t.rows / t.cluster[1] + t.columns / t.cluster[0]) * DEPTH;
+    // Shared memory holds what is under way, and each step is so for so many cycles.
+    let stages = (gpu.shared_per_block.0 * t.pair / loaded).min(t.stages);
+    let tile = join(flops * at_once / (eff * gpu.peak(Dtype::Fp8).0), steps * load / stages / clock, AT_ONCE);
+    let cached = tiles * loaded * steps / (l2 * gpu.l2.0);
     let along_rows = t.along_rows || tall < wide;
     let (fast, slow, repeated) = if along_rows { (tall, wide, left) } else { (wide, tall, right) };
-    let passes = (slow * fast / at_once).min(slow).max(1.0);
-    let weights = a.sets.map_or(1.0, |sets| miss(sets * right));
+    let together = t.cluster[usize::from(along_rows)];
+    let passes = (slow * fast / at_once).min(slow / together).max(1.0);
     let stores = result * miss(result) / dram;
-    let read =
-        (left * miss(3.0 * left) + right * weights + repeated * (passes - 1.0) * miss(repeated)) / dram;
-    let body = join(join(rounds * tile, sustained, norm), cached, norm);
-    let (beside, after) = if t.overlapped { (stores, 0.0) } else { (0.0, stores) };
-    let end = rounds * (cta + stored * t.rows * t.columns / t.pair) / clock;
-    start / clock + quantising + join(body, read + beside, norm) + after + end
+    let in_clusters = a.m / (t.rows * t.cluster[0]);
+    let empty = if t.apart && in_clusters > 1.0 { in_clusters.ceil() - in_clusters } else { 0.0 };
+    let read = left * miss(3.0 * left)
+        + right * weights * (1.0 + READ_APART * empty)
+        + repeated * (passes - 1.0) * miss(repeated);
+    let waits = if t.overlapped { 0.0 } else { WAITS * load * (rounds - 1.0) };
+    let end = (rounds * (cta + stored * t.rows * t.columns / t.pair) + waits) / clock;
+    let body = join(rounds * tile + end, cached, norm);
+    let body = if t.overlapped {
+        join(body, read / dram + stores, norm)
+    } else {
+        let body = join(body, read / dram, norm);
+        body.max(stores) + BETWEEN * body.min(stores)
+    };
+    let long = tiles * flops / gpu.sustained_peak(gpu.autocast()).0;
+    let slowed = if a.sets.is_some() { long / (long + slowing * 1e-3) } else { 1.0 };
+    let power = long * (1.0 / gain + (1.0 - 1.0 / gain).max(0.0) * slowed);
+    start / clock + join(quantising + body, power, norm)
 }
 
 #[cfg(test)]
