@@ -9,7 +9,9 @@ use preflop_cluster::{Cluster, Node, node};
 use std::sync::LazyLock;
 
 static COLLECTIVES: LazyLock<Collectives> = LazyLock::new(Collectives::embedded);
-static NODE: LazyLock<Node> = LazyLock::new(|| catalog::need("dgx-h100").expect("a catalogue node"));
+/// What the types of nodes stand for, in turn.
+static NODES: LazyLock<[Node; 2]> =
+    LazyLock::new(|| ["dgx-h100", "dgx-a100"].map(|name| catalog::need(name).expect("a catalogue node")));
 
 fn check(cluster: &Cluster) {
     assert!(cluster.node_hour_usd.as_ref().is_none_or(|(usd, _)| usd.is_finite()));
@@ -28,7 +30,13 @@ fn check(cluster: &Cluster) {
 fuzz_target!(|text: &str| {
     let one_line = |error: String| assert!(!error.contains('\n'), "{error}");
     match ClusterFile::parse(text, "fuzz.toml") {
-        Ok(file) => check(&file.complete(NODE.clone())),
+        Ok(file) => {
+            let nodes = (0..file.node_types().count()).map(|i| NODES[i % NODES.len()].clone()).collect();
+            match file.complete(nodes, "fuzz.toml") {
+                Ok(cluster) => check(&cluster),
+                Err(error) => one_line(error.to_string()),
+            }
+        }
         Err(error) => one_line(error.to_string()),
     }
     match node::parse(text, "fuzz.toml").and_then(node::NodeFile::complete) {
