@@ -154,9 +154,13 @@ fn fits(op: &GraphOp, x: &[Dims], p: &[Dims], outs: &[Dims]) -> bool {
             let channels =
                 if g.transposed { [x[0][1], out[1] / g.groups] } else { [out[1], x[0][1] / g.groups] };
             let conv = g.of(x[0], w, out[1]);
-            w[..2] == channels && out[0] == x[0][0] && (out[2], out[3]) == (conv.oh(), conv.ow())
+            let divide = x[0][1].is_multiple_of(g.groups) && out[1].is_multiple_of(g.groups);
+            divide && w[..2] == channels && out[0] == x[0][0] && (out[2], out[3]) == (conv.oh(), conv.ow())
         }
-        GraphOp::BatchNorm | GraphOp::GroupNorm { .. } => out == x[0] && out.len() >= 2,
+        GraphOp::BatchNorm => out == x[0] && out.len() >= 2,
+        GraphOp::GroupNorm { groups } => {
+            out == x[0] && out.len() >= 2 && *groups > 0 && out[1].is_multiple_of(*groups)
+        }
         GraphOp::LayerNorm { cols } => out == x[0] && *cols > 0,
         GraphOp::RmsNorm
         | GraphOp::Unary { .. }
@@ -245,5 +249,26 @@ fn fits(op: &GraphOp, x: &[Dims], p: &[Dims], outs: &[Dims]) -> bool {
             let feed = p.len() < 12 || (packed(8, inner, d) && packed(10, d, inner));
             out == x[0] && projections && feed
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::ConvGeometry;
+
+    #[test]
+    fn groups_that_do_not_divide_the_channels_cannot_be() {
+        let (maps, row) = (Dims::new(&[2, 64, 8, 8]), Dims::new(&[64]));
+        let norm = |groups| acceptable(&GraphOp::GroupNorm { groups }, &[maps], &[row, row], &[maps]);
+        assert!(norm(1) && norm(32) && norm(64));
+        // Images times 2^63 groups overflow (found by fuzzing `graph_file`).
+        assert!(!norm(0) && !norm(48) && !norm(128) && !norm(1 << 63));
+        let conv = |groups| {
+            let how =
+                ConvGeometry { stride: [1, 1], pad: [0, 0], dilation: [1, 1], groups, transposed: false };
+            acceptable(&GraphOp::Conv(how), &[maps], &[Dims::new(&[64, 64 / groups, 1, 1])], &[maps])
+        };
+        assert!(conv(1) && conv(16) && !conv(48));
     }
 }

@@ -143,7 +143,11 @@ fn batch_norm(x: Tensor<'_>, cudnn: bool, training: bool, pass: Pass) -> Option<
 
 fn group_norm(x: Tensor<'_>, groups: &[i64], pass: Pass) -> Option<Vec<OpCall>> {
     let [b, c, h, w] = maps(x)?;
-    let groups = groups.first().map_or(1, |&g| g.max(1) as u64);
+    // Groups that do not divide the channels cannot be.
+    let groups = u64::try_from(groups.first().copied().unwrap_or(1)).ok()?;
+    if groups == 0 || !c.is_multiple_of(groups) {
+        return None;
+    }
     let op = Spatial { groups, ..Spatial::norm(SpatialKind::GroupNorm, b, c, h, w, x.is_channels_last()) };
     Some(vec![OpCall::new(Op::Spatial(op), pass, x.dtype)])
 }
