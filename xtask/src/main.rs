@@ -39,7 +39,8 @@ const HELP: &str = "usage: cargo xtask TASK
   validate-shared  checks against the shared data folder (PREFLOP_SHARED, default ../shared)
   page [FILE]      the tool as one web page without a server (default preflop.html)
   site             the documentation as a site, in target/site (mdBook)
-  dist             packages, wheel, container, man pages, completions and site, each built and tried
+  dist [PART]      a release, each part built and tried: packages, core, program (with man pages, completions and page),
+                   container, wheel, site
   readme           rewrites the examples in README.md and the tutorials with what the tool prints
   fuzz [SECONDS] [TARGET...] [--jobs N] [--executions N] [--wall SECONDS] [--programs FOLDER]
                    random input into every reader, so long each (default 60 seconds), or in turn until so many

@@ -14,8 +14,13 @@ pub const MOST_BYTES: u64 = 8_000_000;
 /// The variable that tells the command line's build where the packed core is (`crates/cli/build.rs`).
 pub const CORE: &str = "PREFLOP_PAGE_CORE";
 
-/// Builds the core for the browser and packs it; gives the packed file.
+/// Builds the core for the browser and packs it; gives the packed file. One that was built elsewhere is taken where [`CORE`] names it: it is
+/// the same for every platform.
 pub fn core(root: &Path) -> anyhow::Result<PathBuf> {
+    if let Some(given) = std::env::var_os(CORE).map(|path| root.join(path)) {
+        anyhow::ensure!(given.is_file(), "`{CORE}` names {}, which is no file", given.display());
+        return Ok(given);
+    }
     succeed(&mut program(root, "rustup", &["target", "add", TARGET]))?;
     no_bindings(root)?;
     let folder = root.join("target/page");
