@@ -54,12 +54,15 @@ class BatchRun(TypedDict):
 
 
 class Change(TypedDict):
-    """A change that needs less memory, and what it does to the time."""
+    """A change that needs less memory, or has more, and what it does to the time."""
 
     change: str
     fits: bool
+    gpu: NotRequired[str]
+    gpus: int
     iteration_ms: float
     memory_mib: float
+    options: list[str]
     samples_per_s: float
     time_ratio: float
 
@@ -338,6 +341,7 @@ class Offer(TypedDict):
 
     batch: int
     bound: str
+    changes: NotRequired[list[Change]]
     chosen: bool
     evidence: str
     fits: bool

@@ -6,9 +6,11 @@ use crate::generate::pricing;
 use crate::job::Job;
 use crate::question::{Compare, Rank, Run};
 use crate::schema::MAX_USD_PER_HOUR;
+use preflop_cluster::room;
 use preflop_core::Gpu;
 use preflop_core::cost::fit::Setup;
 use preflop_core::cost::rank::{self, usd_per_million_samples};
+use preflop_core::cost::room::{Change, Misfit};
 use preflop_core::cost::search::usual_batches;
 use preflop_core::cost::{Candidate, Date, Limits, Plan, Power, RankBy, Reserve, Search, fit, search};
 use preflop_core::model::Iteration;
@@ -16,8 +18,12 @@ use preflop_core::schedule::Schedule as _;
 use preflop_core::time::Bound;
 use preflop_core::units::Seconds;
 use serde::Serialize;
+use std::collections::HashMap;
 use std::sync::Arc;
 use utoipa::ToSchema;
+
+/// Of the whole catalogue, so many GPUs without room are told what would make it.
+const ADVISED: usize = 3;
 
 /// One GPU. What has no price has no dollars.
 #[derive(Debug, Serialize, ToSchema)]
@@ -55,6 +61,9 @@ pub struct Row {
     keeps_limits: Option<bool>,
     /// The fastest that keeps to the budget.
     chosen: bool,
+    /// Where it does not fit, what would make it there, the least costly first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<Change>,
 }
 
 impl Row {
@@ -81,6 +90,7 @@ pub fn answer(engine: &Engine, asked: &Compare) -> Result<Vec<Row>, ApiError> {
     let ways = ways(engine, asked)?;
     let reserve = Reserve::default();
     let mut rows: Vec<Row> = Vec::with_capacity(gpus.len());
+    let mut lacking: Vec<(usize, &Gpu, usize)> = Vec::new();
     for (gpu, place) in gpus.iter().zip(best_ways(engine, asked, &ways, &gpus, by)?) {
         // Of the whole catalogue, those that can are compared.
         let Some(place) = place else { continue };
@@ -122,7 +132,24 @@ pub fn answer(engine: &Engine, asked: &Compare) -> Result<Vec<Row>, ApiError> {
             run_usd: None,
             keeps_limits: None,
             chosen: false,
+            changes: Vec::new(),
         });
+        if !reserve.fits(prudent, gpu) {
+            lacking.push((rows.len() - 1, gpu, place));
+        }
+    }
+    // Of the whole catalogue, those that come nearest.
+    if asked.gpus.is_none() {
+        lacking.sort_by(|a, b| b.1.memory.0.total_cmp(&a.1.memory.0));
+        lacking.truncate(ADVISED);
+    }
+    let mut rooms = HashMap::new();
+    for (row, gpu, place) in lacking {
+        let job = &ways[place].1;
+        let largest_batch = engine.jobs.largest_batch(job, gpu, &reserve).ok();
+        let run = rooms.entry(place).or_insert_with(|| engine.jobs.room(&asked.run, job));
+        let at = Misfit { model: &engine.model, gpu, reserve: &reserve, largest_batch, elsewhere: false };
+        rows[row].changes = room::changes(run, &at);
     }
     rows.sort_by(|a, b| a.candidate().compare(&b.candidate(), by));
     let candidates: Vec<Candidate> = rows.iter().map(Row::candidate).collect();

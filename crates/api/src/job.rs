@@ -4,6 +4,7 @@ use crate::error::ApiError;
 use crate::model_file::{ModelFiles, PREFIX};
 use crate::question::Run;
 use preflop_core::Gpu;
+use preflop_core::cost::room::Room;
 use preflop_core::cost::{Reserve, fit};
 use preflop_core::model::{
     Form, Graph, Iteration, LowerOptions, Mode, OptimizerChoice, Precision, Run as Launching, Stage, zoo,
@@ -83,7 +84,7 @@ pub struct Memory {
     pub files: ModelFiles,
     graphs: Recent<(String, Option<u64>, Option<u64>), Graph>,
     jobs: Recent<Key, Job>,
-    largest: Mutex<HashMap<Room, u64>>,
+    largest: Mutex<HashMap<Fitting, u64>>,
 }
 
 impl Default for Memory {
@@ -99,7 +100,7 @@ impl Default for Memory {
 
 /// What the largest batch depends on: model, tokens, number formats, mode, optimizer, and the bytes of the GPU. Not the
 /// batch that was asked for.
-type Room = (String, Option<u64>, Precision, Mode, Option<OptimizerChoice>, Form, u64);
+type Fitting = (String, Option<u64>, Precision, Mode, Option<OptimizerChoice>, Form, u64);
 
 /// Largest batches kept: every GPU's of every format, mode and optimizer of ten models.
 const KEPT_LARGEST: usize = 1 << 14;
@@ -178,6 +179,19 @@ impl Memory {
         let form = run.form();
         let key: Key = (key_of(&run.model), run.batch, run.seq, run.precision, run.mode, run.optimizer, form);
         self.jobs.get(key, || of(run, &*self.graph(run)?))
+    }
+
+    /// The run, with what may be changed about it.
+    pub fn room<'a>(
+        &'a self,
+        run: &'a Run,
+        job: &'a Job,
+    ) -> Room<'a, impl FnMut(u64) -> Option<Graph> + use<'a>> {
+        let network = |batch| {
+            let batch = if batch == job.batch { run.batch } else { Some(batch) };
+            self.build(&run.model, batch, run.seq, Stage::Full).ok()
+        };
+        Room::new(job.options, job.form, &job.iteration, network)
     }
 
     /// The run, lowered now and kept nowhere: one of many that are tried.

@@ -5,7 +5,9 @@ use crate::error::ApiError;
 use crate::lines::{lines, with_lines};
 use crate::model_file::PREFIX;
 use crate::question::Predict;
+use preflop_cluster::room;
 use preflop_core::Gpu;
+use preflop_core::cost::room::{Change, Misfit};
 use preflop_core::cost::{Reserve, fit, search};
 use preflop_core::gpu::Assumption;
 use preflop_core::model::{Iteration, OptimizerChoice, Phase, Precision, Step};
@@ -106,9 +108,9 @@ pub struct Answer<'a> {
     pub unmodelled: Vec<Unmodelled<'a>>,
     pub ops: Vec<OpLine<'a>>,
     pub parameters: u64,
-    /// Where it does not fit, what would make it, the least costly first.
+    /// Where it does not fit, what would make it: on this GPU, the least costly first, on another, on several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub changes: Vec<fit::Change>,
+    pub changes: Vec<Change>,
     /// Hours that the tokens asked for take.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -308,6 +310,11 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
     if job.seq.is_some() {
         let graph = engine.jobs.graph(&asked.run)?;
         answer.words = Words::of(&graph, &job.iteration, &prediction, gpu);
+    }
+    if !answer.fits {
+        let at =
+            Misfit { model: &engine.model, gpu, reserve: &reserve, largest_batch: largest, elsewhere: true };
+        answer.changes = room::changes(&mut engine.jobs.room(&asked.run, &job), &at);
     }
     if asked.layers {
         answer.layers = Some(layers(&steps, busy));

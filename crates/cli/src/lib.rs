@@ -15,6 +15,7 @@ mod model_file;
 mod output;
 mod price_args;
 mod report;
+mod room;
 mod rows;
 mod run_args;
 mod shape;

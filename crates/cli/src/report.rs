@@ -3,9 +3,10 @@
 use crate::grid::Grid;
 use crate::launches;
 use crate::output::{self, Align, Color, Output};
+use crate::room;
 use crate::shape;
 use preflop_api::predict::{Answer, steps};
-use preflop_core::cost::fit::Change;
+use preflop_core::cost::room::Change;
 use preflop_core::model::{Iteration, MemoryUse, Phase, Precision, Step};
 use preflop_core::report::advise::Advice;
 use preflop_core::time::{Bound, IterationPrediction, OpPrediction};
@@ -204,13 +205,7 @@ impl<'a> Report<'a> {
     fn write_misfit(&self, out: &mut impl Write, output: &Output) -> io::Result<()> {
         let line = self.misfit();
         writeln!(out, "{}", output.red(&output::hanging("  ", &line, output.width)))?;
-        for c in &self.answer.changes {
-            let memory = output::memory(Bytes::from_mib(c.memory_mib));
-            let verdict = if c.fits { "fits" } else { "still does not fit" };
-            let text =
-                format!("{}: {memory}, {verdict}, {:.2} x the time of a sample", c.change, c.time_ratio);
-            writeln!(out, "{}", output::hanging("    ", &text, output.width))?;
-        }
+        room::write(&self.answer.changes, out, output)?;
         writeln!(out)
     }
 
@@ -365,13 +360,9 @@ impl<'a> Report<'a> {
             parts.join(", ")
         );
         match self.answer.largest_batch {
-            Some(0) => {
-                format!(
-                    "{what} No batch fits: a GPU with more memory, a smaller format or several GPUs are needed."
-                )
-            }
+            Some(0) => format!("{what} No batch fits."),
             Some(batch) => format!("{what} A batch of {batch} fits."),
-            None => format!("{what} Capture the graph with a smaller batch, or take a GPU with more memory."),
+            None => what,
         }
     }
 }

@@ -359,8 +359,8 @@ impl RunArgs {
         LowerOptions { mode: self.mode.mode(), precision: self.precision(), optimizer: self.optimizer }
     }
 
-    /// The model, with another batch or sequence length where a sweep says so.
-    pub fn job(&self, model: &str, batch: Option<u64>, seq: Option<u64>) -> anyhow::Result<Job> {
+    /// The network, with another batch or sequence length where a sweep says so; layout and checkpoints are no part of it.
+    pub fn network(&self, model: &str, batch: Option<u64>, seq: Option<u64>) -> anyhow::Result<Graph> {
         let dims = self.dims.iter().cloned().collect();
         let (batch, seq) = (batch.or(self.batch), seq.or(self.seq));
         let mut graph = input::staged_model(model, &Bindings { dims, batch, seq }, self.stage()?)?;
@@ -376,9 +376,12 @@ impl RunArgs {
             let packed = self.qlora.is_some();
             graph = if packed { graph.with_packed_adapters(rank) } else { graph.with_adapters(rank) }?;
         }
-        if self.attention == AttentionChoice::Eager {
-            graph = graph.with_eager_attention();
-        }
+        Ok(if self.attention == AttentionChoice::Eager { graph.with_eager_attention() } else { graph })
+    }
+
+    /// The model, with another batch or sequence length where a sweep says so.
+    pub fn job(&self, model: &str, batch: Option<u64>, seq: Option<u64>) -> anyhow::Result<Job> {
+        let mut graph = self.network(model, batch, seq)?;
         let options = graph.settled(self.options());
         let form = self.form.form();
         form.shape(&mut graph, options.mode)?;

@@ -143,7 +143,7 @@ fn what_does_not_fit_says_what_would() {
     let said = json(&args);
     assert_eq!(said["fits"], false);
     let changes = said["changes"].as_array().unwrap();
-    assert!(changes.iter().any(|c| c["change"].as_str().unwrap().contains("--lora") && c["fits"] == true));
+    assert!(changes.iter().any(|c| c["options"][0] == "--lora 16" && c["fits"] == true));
     let ended = failure(&args.iter().copied().chain(["--fail-if-not-fit"]).collect::<Vec<_>>());
     assert_eq!(ended.status, 1);
     for command in [

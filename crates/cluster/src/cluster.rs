@@ -171,14 +171,14 @@ impl ClusterFile {
 
 /// GPUs on one switch or host: as many as the largest node of the catalogue with such a GPU has, or the usual eight behind a switch and
 /// sixteen cards on the bus (two sockets with switches of four slots each).
-fn most_in_a_box(gpu: &Gpu, nodes: &[Node]) -> u64 {
+pub(crate) fn most_in_a_box(gpu: &Gpu, nodes: &[Node]) -> u64 {
     let known = nodes.iter().filter(|n| is_alike(n, gpu)).map(|n| n.gpus).max().unwrap_or(0);
     let usual = if Node::usual(gpu.clone(), 1).topology == Topology::Switched { 8 } else { 16 };
     known.max(usual)
 }
 
 /// Has this node the same chip in the same form, with as much memory or not?
-fn is_alike(node: &Node, gpu: &Gpu) -> bool {
+pub(crate) fn is_alike(node: &Node, gpu: &Gpu) -> bool {
     node.gpu.chip == gpu.chip && node.gpu.form == gpu.form
 }
 

@@ -21,6 +21,7 @@ pub mod model;
 pub mod node;
 pub mod plan;
 pub mod rank;
+pub mod room;
 pub mod scale;
 pub mod strategy;
 pub mod timeline;

@@ -1,4 +1,4 @@
-//! Does a run fit, how large may its batch be, and what would make it fit.
+//! Does a run fit, and how large may its batch be.
 //!
 //! ```text
 //! needed = (peak + unseen) * (1 + share) + context
@@ -8,11 +8,10 @@
 //! first tensor, and `share` what the allocator loses to fragmentation plus what the prediction may be short of.
 
 use preflop_gpu::Gpu;
-use preflop_graph::{Checkpoint, Implementation, Iteration, ModelError, OptimizerChoice, Precision, Rule};
+use preflop_graph::{Checkpoint, Iteration, ModelError, OptimizerChoice, Precision};
 use preflop_ops::Op;
-use preflop_schedule::IterationPrediction;
+use preflop_units::Bytes;
 use preflop_units::dtype::Dtype;
-use preflop_units::{Bytes, Seconds};
 use serde::Serialize;
 
 /// What must stay free.
@@ -142,7 +141,7 @@ pub fn peak(
     }
 }
 
-/// A way to run: what a change changes.
+/// A way to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Setup {
     /// Samples of one iteration.
@@ -153,85 +152,6 @@ pub struct Setup {
     pub optimizer: Option<OptimizerChoice>,
     /// Which activations are computed again.
     pub checkpoint: Checkpoint,
-}
-
-/// A change that needs less memory, and what it does to the time.
-#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
-pub struct Change {
-    /// In words.
-    pub change: String,
-    /// Peak with the change.
-    pub memory_mib: f64,
-    /// Does it fit now?
-    pub fits: bool,
-    /// Time of one iteration.
-    pub iteration_ms: f64,
-    /// Samples per second.
-    pub samples_per_s: f64,
-    /// Time of one sample over that of the run that was asked for, had it fitted.
-    pub time_ratio: f64,
-}
-
-/// Everything that makes a run smaller: a smaller batch, narrower formats, a leaner optimizer, checkpoints.
-///
-/// `run` gives the iteration of a setup, or nothing where the model cannot be run so; `largest` the largest batch
-/// that fits with the setup's formats and optimizer.
-pub fn changes(
-    asked: &Setup,
-    gpu: &Gpu,
-    reserve: &Reserve,
-    mut run: impl FnMut(&Setup) -> Option<(Iteration, IterationPrediction)>,
-    largest: u64,
-) -> Vec<Change> {
-    let Some((base, base_prediction)) = run(asked) else { return Vec::new() };
-    let per_sample = |time: Seconds, batch: u64| time.0 / batch.max(1) as f64;
-    let before = per_sample(base_prediction.time, asked.batch);
-    let change = |what: String, (peak, prudent): (Bytes, Bytes), time: Seconds, batch: u64| Change {
-        change: what,
-        memory_mib: peak.mib(),
-        fits: reserve.fits(prudent, gpu),
-        iteration_ms: time.ms(),
-        samples_per_s: batch as f64 / time.0,
-        time_ratio: per_sample(time, batch) / before,
-    };
-    let mut out = Vec::new();
-    let mut others: Vec<(String, Setup)> = Vec::new();
-    if (1..asked.batch).contains(&largest) {
-        others.push((format!("batch {largest}"), Setup { batch: largest, ..*asked }));
-    }
-    if asked.precision.is_full() {
-        others.push(("precision amp".to_string(), Setup { precision: Precision::Amp, ..*asked }));
-    }
-    if asked.precision.weight_bytes() > 2.0 {
-        others.push((
-            "precision bf16 (weights too)".to_string(),
-            Setup { precision: Precision::Bf16, ..*asked },
-        ));
-    }
-    if base.memory.optimizer.0 > 0.0 {
-        let sgd = Setup { optimizer: Some(OptimizerChoice::SGD), ..*asked };
-        others.push(("optimizer sgd with momentum".to_string(), sgd));
-        if let Some(now) = asked.optimizer.filter(|o| matches!(o.rule, Rule::Adam | Rule::Adamw)) {
-            let narrow = now.by(Implementation::EightBit);
-            let said = format!("8-bit Adam (--optimizer {narrow})");
-            others.push((said, Setup { optimizer: Some(narrow), ..*asked }));
-        }
-    }
-    if asked.checkpoint.is_none() {
-        let again = Setup { checkpoint: Checkpoint::Full, ..*asked };
-        others.push(("activation checkpointing".to_string(), again));
-    }
-    for (what, setup) in others {
-        if let Some((iteration, p)) = run(&setup)
-            && iteration.memory.peak < base.memory.peak
-        {
-            let peaks = (iteration.memory.peak, prudent_peak(&iteration));
-            out.push(change(what, peaks, p.time, setup.batch));
-        }
-    }
-    // What helps comes first, and the least costly of it.
-    out.sort_by(|a, b| b.fits.cmp(&a.fits).then(a.time_ratio.total_cmp(&b.time_ratio)));
-    out
 }
 
 #[cfg(test)]

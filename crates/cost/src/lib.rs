@@ -1,7 +1,7 @@
 //! What a run costs: whether it fits, dollars, joules, and which GPU is the best choice.
 //!
-//! Takes predictions ([`preflop_time`]) and peak memory ([`preflop_graph`]) as given. `fit` says whether a run fits
-//! and what would make it fit, `price` holds the dated catalogue, `energy` turns utilisation into power, `rank`
+//! Takes predictions ([`preflop_time`]) and peak memory ([`preflop_graph`]) as given. `fit` says whether a run fits,
+//! `room` what would make it fit, `price` holds the dated catalogue, `energy` turns utilisation into power, `rank`
 //! orders candidates and marks the Pareto front, `search` finds each GPU's best batch and formats, `plan` answers
 //! questions about a whole run under a deadline or a budget, `study` repeats the analysis of seven GPUs.
 
@@ -13,6 +13,7 @@ pub mod plan;
 pub mod price;
 pub mod quantity;
 pub mod rank;
+pub mod room;
 pub mod search;
 pub mod study;
 

@@ -77,6 +77,9 @@ pub struct Report {
     pub measured: bool,
     pub gpus: Vec<GpuSummary>,
     pub binds: Vec<String>,
+    /// What would make it fit the first GPU, where it does not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub to_fit: Vec<preflop_cost::room::Change>,
     pub helps: Vec<Change>,
     pub families: Vec<Part>,
     pub modules: Vec<Part>,
@@ -119,6 +122,7 @@ pub fn report(
         version: question.version.to_string(),
         measured: false,
         binds: binds(prediction, &families),
+        to_fit: Vec::new(),
         helps,
         families: families.rows.iter().map(part).collect(),
         modules: modules(&entries, &machine),

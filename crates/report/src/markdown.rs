@@ -17,6 +17,7 @@ pub fn markdown(report: &Report) -> String {
 fn write(out: &mut String, r: &Report) -> std::fmt::Result {
     writeln!(out, "# {}\n", cell(&r.headline))?;
     gpus(out, &r.gpus)?;
+    to_fit(out, r)?;
     writeln!(out, "\n## What binds\n")?;
     for line in &r.binds {
         writeln!(out, "- {}", cell(line))?;
@@ -81,6 +82,31 @@ fn write(out: &mut String, r: &Report) -> std::fmt::Result {
     // A fence in a file's name cannot end ours.
     let command = r.command.replace("```", "~~~").replace(char::is_control, " ");
     writeln!(out, "\n## Reproduce\n\n```sh\n{command}\n```\n\npreflop {}", r.version)
+}
+
+/// What would make it fit, where it does not.
+fn to_fit(out: &mut String, r: &Report) -> std::fmt::Result {
+    let short = r.gpus.first().is_some_and(|g| g.fits == Some(false));
+    if !short {
+        return Ok(());
+    }
+    writeln!(out, "\n## What would make it fit\n")?;
+    if r.to_fit.is_empty() {
+        return writeln!(out, "Nothing that was tried.");
+    }
+    writeln!(out, "| change | options | memory | time of a sample |\n|---|---|---:|---:|")?;
+    for c in &r.to_fit {
+        let still = if c.fits { "" } else { " (still does not fit)" };
+        writeln!(
+            out,
+            "| {} | `{}` | {} GiB{still} | {}x |",
+            cell(&c.change),
+            cell(&c.options.join(" ")),
+            three(c.memory_mib / 1024.0),
+            three(c.time_ratio)
+        )?;
+    }
+    Ok(())
 }
 
 fn gpus(out: &mut String, gpus: &[GpuSummary]) -> std::fmt::Result {

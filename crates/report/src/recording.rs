@@ -93,6 +93,7 @@ pub fn report_of_recording(question: &Question, r: &Recorded) -> Report {
         version: question.version.to_string(),
         measured: true,
         binds: binds(r, &families),
+        to_fit: Vec::new(),
         helps: helps(seen),
         families: families.rows.iter().map(part).collect(),
         modules: modules(r.entries, &machine),

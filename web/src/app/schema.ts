@@ -66,17 +66,23 @@ export type BatchRun = {
   within_limits: boolean;
 };
 
-/** A change that needs less memory, and what it does to the time. */
+/** A change that needs less memory, or has more, and what it does to the time. */
 export type Change = {
   /** In words. */
   change: string;
   /** Does it fit now? */
   fits: boolean;
+  /** The GPU, where it is another. */
+  gpu?: string;
+  /** GPUs that it takes. */
+  gpus: number;
   /** Time of one iteration. */
   iteration_ms: number;
-  /** Peak with the change. */
+  /** Peak with the change, of one GPU. */
   memory_mib: number;
-  /** Samples per second. */
+  /** As options of the command line. */
+  options: string[];
+  /** Samples per second, of all GPUs. */
   samples_per_s: number;
   /** Time of one sample over that of the run that was asked for, had it fitted. */
   time_ratio: number;
@@ -394,6 +400,8 @@ export type NodeInfo = {
 export type Offer = {
   batch: number;
   bound: string;
+  /** Where it does not fit, what would make it there, the least costly first. */
+  changes?: Change[];
   /** The fastest that keeps to the budget. */
   chosen: boolean;
   /** What the interval rests on. */
@@ -692,7 +700,7 @@ export type Prediction = {
   /** The 16-bit format that autocast takes on this GPU, where the run has autocast. */
   autocast?: string;
   bound: string;
-  /** Where it does not fit, what would make it, the least costly first. */
+  /** Where it does not fit, what would make it: on this GPU, the least costly first, on another, on several. */
   changes?: Change[];
   dram_bytes: number;
   /** What the interval rests on. */

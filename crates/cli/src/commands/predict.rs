@@ -7,16 +7,14 @@ use crate::input;
 use crate::launches;
 use crate::output::{self, Output};
 use crate::report::{Question, Report, WORTH, algorithms_name, layout_name};
-use crate::run_args::{FormArgs, Job, RunArgs};
+use crate::room;
+use crate::run_args::RunArgs;
 use clap::Args;
-use preflop_core::Gpu;
-use preflop_core::cost::{Reserve, fit, quantity, search};
-use preflop_core::model::{Iteration, Mode, ModelError, OptimizerChoice, Stage, lower, zoo};
+use preflop_core::cost::quantity;
+use preflop_core::model::{OptimizerChoice, Stage};
 use preflop_core::report::advise;
 use preflop_core::schedule::timeline::timeline;
 use preflop_core::schedule::{Known, Schedule as _};
-use preflop_core::time::TimeModel;
-use preflop_core::units::Bytes;
 use preflop_language::Words;
 use std::io::Write as _;
 
@@ -105,7 +103,7 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
         algorithms: algorithms_name(job.form.autotuned),
         notes: job.notes.clone(),
     };
-    let largest = largest_batch(args, &job.iteration, &gpu)?;
+    let largest = room::largest_batch((&args.model, &args.run), &job, &gpu);
     let mut report = Report::new(&question, &gpu, (&job.iteration, &prediction), largest, output.json);
     let words = Words::of(&job.graph, &job.iteration, &prediction, &gpu);
     if let (Some(tokens), None) = (args.tokens, words) {
@@ -115,7 +113,7 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
     }
     report.set_words(words, args.tokens);
     if !report.fits() {
-        report.set_changes(changes(args, &job, &gpu, &model, largest.unwrap_or(0)));
+        report.set_changes(room::changes((&args.model, &args.run), &job, &gpu, &model, largest));
     }
     if args.launches {
         let host = model.host_model(&gpu);
@@ -149,84 +147,4 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
 /// The end of a run that must fit.
 fn verdict(args: &PredictArgs, report: &Report<'_>) -> anyhow::Result<()> {
     if args.fail_if_not_fit && !report.fits() { Err(Partly(report.misfit()).into()) } else { Ok(()) }
-}
-
-/// What would make it fit and what that costs, the least costly first; a recorded iteration cannot be changed.
-fn changes(args: &PredictArgs, job: &Job, gpu: &Gpu, model: &TimeModel, largest: u64) -> Vec<fit::Change> {
-    if job.graph.fixed.is_some() || args.run.stage().is_ok_and(|s| s != Stage::Full) {
-        return Vec::new();
-    }
-    let asked = fit::Setup {
-        batch: job.graph.samples,
-        precision: job.options.precision,
-        optimizer: job.options.optimizer,
-        checkpoint: job.graph.checkpoint,
-    };
-    let run = |setup: &fit::Setup| {
-        let other = RunArgs {
-            batch: Some(setup.batch),
-            precision: Some(setup.precision),
-            optimizer: setup.optimizer,
-            form: FormArgs { checkpoint: setup.checkpoint, ..args.run.form },
-            ..args.run.clone()
-        };
-        let iteration = other.job(&args.model, None, None).ok()?.iteration;
-        search::lacks(gpu, setup.precision).is_none().then(|| {
-            let p = model.predict_iteration(&iteration, gpu);
-            (iteration, p)
-        })
-    };
-    let mut out = fit::changes(&asked, gpu, &Reserve::default(), run, largest);
-    // Adapters, where the model has places for them.
-    let whole = &job.iteration;
-    let adapters = args.run.lora.is_some() || args.run.qlora.is_some();
-    let plain = RunArgs { lora: Some(ADAPTER_RANK), batch: Some(asked.batch), ..args.run.clone() };
-    let packed = RunArgs { lora: None, qlora: Some(ADAPTER_RANK), ..plain.clone() };
-    for (adapted, how) in [(plain, "(--lora"), (packed, "over 4-bit weights (--qlora")] {
-        if adapters || job.options.mode != Mode::Train {
-            break;
-        }
-        let Ok(job) = adapted.job(&args.model, None, None) else { break };
-        let p = model.predict_iteration(&job.iteration, gpu);
-        let before = model.predict_iteration(whole, gpu);
-        out.push(fit::Change {
-            change: format!("adapters instead of all weights {how} {ADAPTER_RANK})"),
-            memory_mib: job.iteration.memory.peak.mib(),
-            fits: Reserve::default().fits(fit::prudent_peak(&job.iteration), gpu),
-            iteration_ms: p.time.ms(),
-            samples_per_s: asked.batch as f64 / p.time.0,
-            time_ratio: p.time / before.time,
-        });
-        out.sort_by(|a, b| b.fits.cmp(&a.fits).then(a.time_ratio.total_cmp(&b.time_ratio)));
-    }
-    out
-}
-
-/// Rank of the adapters that are proposed.
-const ADAPTER_RANK: u64 = 16;
-
-/// The largest batch that fits, as `compare` finds it, where the one asked for does not; a captured graph has no other.
-fn largest_batch(args: &PredictArgs, iteration: &Iteration, gpu: &Gpu) -> anyhow::Result<Option<u64>> {
-    let reserve = Reserve::default();
-    if reserve.fits(fit::prudent_peak(iteration), gpu) {
-        return Ok(None);
-    }
-    let Ok(info) = zoo::info(&args.model) else { return Ok(None) };
-    let stage = args.run.stage()?;
-    if stage != Stage::Full {
-        let peak = |batch| -> Result<Bytes, ModelError> {
-            let graph = zoo::build_stage(info.name, Some(batch), args.run.seq, stage)?;
-            Ok(fit::prudent_peak(&lower(&graph, &args.run.options())?))
-        };
-        return Ok(Some(fit::largest_batch(gpu, &reserve, zoo::MAX_BATCH, peak)?));
-    }
-    let peak = |batch| {
-        fit::peak(batch, || {
-            let mut graph = zoo::build(info.name, Some(batch), args.run.seq)?;
-            let (form, options) = (args.run.form.form(), args.run.options());
-            form.shape(&mut graph, options.mode)?;
-            form.lower(&graph, &options)
-        })
-    };
-    Ok(Some(fit::largest_batch(gpu, &reserve, zoo::MAX_BATCH, peak)?))
 }

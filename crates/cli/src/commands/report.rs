@@ -9,6 +9,7 @@ use crate::destination;
 use crate::error::{InputError, Partly};
 use crate::output::{self, Output};
 use crate::price_args::{PriceArgs, own_quote};
+use crate::room;
 use anyhow::Context as _;
 use clap::Args;
 use preflop_core::Gpu;
@@ -141,7 +142,12 @@ fn predicted(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
     let question =
         Question { title: &title, command: &command, version: env!("CARGO_PKG_VERSION"), quotes: &quotes };
     let helps = changes(&model, &job.graph, &job.options, job.form, &job.iteration, &gpus[0]);
-    let report = report(&question, &job.iteration, &answers, helps).context("no GPU to report on")?;
+    let mut report = report(&question, &job.iteration, &answers, helps).context("no GPU to report on")?;
+    if report.gpus.first().is_some_and(|first| first.fits == Some(false)) {
+        let asked = (args.model.as_str(), &args.job.run);
+        let largest = room::largest_batch(asked, &job, &gpus[0]);
+        report.to_fit = room::changes(asked, &job, &gpus[0], &model, largest);
+    }
     let views: Vec<PageView> = answers
         .iter()
         .map(|(gpu, prediction)| {

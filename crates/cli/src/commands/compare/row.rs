@@ -1,7 +1,7 @@
 //! One GPU's answer, with the names that scripts rely on.
 
 use preflop_core::cost::Date;
-use preflop_core::cost::fit::Change;
+use preflop_core::cost::room::Change;
 use preflop_core::time::Bound;
 use serde::Serialize;
 

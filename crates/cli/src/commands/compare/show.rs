@@ -8,11 +8,12 @@ use crate::destination;
 use crate::grid::Grid;
 use crate::output::{self, Align, Color, Output, three_digits};
 use crate::report::{mode_words, optimizer_words};
+use crate::room;
 use preflop_core::cost::{Limits, RankBy};
 use preflop_core::model::{OptimizerChoice, Precision};
 use preflop_core::units::{Bytes, Seconds};
 use preflop_plot::{Plane, PlanePoint};
-use std::io::Write as _;
+use std::io::Write;
 
 /// `2.10 usd`, three digits.
 pub fn usd(amount: f64) -> String {
@@ -55,10 +56,10 @@ pub fn print(
     writeln!(out, "{}\n", output.bold(&output::wrapped(&title, output.width, "  ")))?;
     let left_out = columns(question, rows).write(&mut out, output)?;
     writeln!(out)?;
-    let lines = answer(question, rows).into_iter().chain(sentences).chain(advice(rows));
-    for line in lines {
+    for line in answer(question, rows).into_iter().chain(sentences) {
         writeln!(out, "{}", output::wrapped(&line, output.width, "  "))?;
     }
+    write_misfits(rows, &mut out, output)?;
     if let Some(first) = question.lacking.first() {
         let line = match question.lacking.len() {
             1 => format!("Left out: {first}."),
@@ -172,38 +173,27 @@ fn answer(question: &Question, rows: &[Row]) -> Vec<String> {
     vec![format!("{what} {}: {} with {time} and {money}{date}, {source}.", limits(&question.limits), r.gpu)]
 }
 
-fn advice(rows: &[Row]) -> Vec<String> {
+/// What would make those fit that do not, in full for a few.
+fn write_misfits(rows: &[Row], out: &mut impl Write, output: &Output) -> std::io::Result<()> {
     let lacking: Vec<&Row> = rows.iter().filter(|r| !r.fits).collect();
-    let mut lines = Vec::new();
     for r in lacking.iter().take(ADVISED) {
         let needs = format!(
-            "{} lacks memory: {} with reserve, it has {}.",
+            "{} lacks memory: it needs {} with reserve and has {}",
             r.gpu,
             output::memory(Bytes::from_mib(r.needed_mib)),
             output::memory(Bytes::from_mib(r.gpu_memory_mib))
         );
-        let helps: Vec<String> = r
-            .changes
-            .iter()
-            .map(|c| {
-                let verdict = if c.fits { "fits" } else { "still too large" };
-                format!(
-                    "{}: {}, {verdict}, {} times the time per sample",
-                    c.change,
-                    output::memory(Bytes::from_mib(c.memory_mib)),
-                    three_digits(c.time_ratio)
-                )
-            })
-            .collect();
-        let help = if helps.is_empty() { "Nothing simple helps.".to_string() } else { helps.join("; ") };
-        lines.push(format!("{needs} {help}"));
+        writeln!(out, "{}", output.red(&output::wrapped(&needs, output.width, "  ")))?;
+        room::write(&r.changes, out, output)?;
+        writeln!(out)?;
     }
     if lacking.len() > ADVISED {
         let more = lacking.len() - ADVISED;
         let verb = if more == 1 { "does" } else { "do" };
-        lines.push(format!("{more} more {verb} not fit; --json says what would help."));
+        let line = format!("{more} more {verb} not fit; --json says what would help.");
+        writeln!(out, "{}", output::wrapped(&line, output.width, "  "))?;
     }
-    lines
+    Ok(())
 }
 
 fn legend(question: &Question, left_out: &[&str]) -> String {

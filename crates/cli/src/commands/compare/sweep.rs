@@ -2,16 +2,18 @@
 
 use super::args::{Question, Source};
 use super::row::Row;
+use preflop_cluster::room;
 use preflop_core::Gpu;
 use preflop_core::cost::fit::{self, Setup};
 use preflop_core::cost::rank::usd_per_million_samples;
-use preflop_core::cost::search::native;
+use preflop_core::cost::room::{Misfit, Room};
 use preflop_core::cost::{Power, Search, energy};
-use preflop_core::model::{Iteration, ModelError, Precision, zoo};
+use preflop_core::model::{Iteration, ModelError, zoo};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::{IterationPrediction, TimeModel};
 use preflop_core::units::Bytes;
 use rayon::prelude::*;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// One row per GPU: its best setup, or the smallest where none fits.
@@ -45,7 +47,7 @@ pub fn rows(question: &Question, model: &TimeModel, scale: f64) -> anyhow::Resul
         })
         .collect();
     largest_batches(question, &mut rows, &best, &lowered)?;
-    advise(question, model, &mut rows);
+    advise(question, model, &mut rows, &best, &lowered);
     Ok(rows)
 }
 
@@ -139,24 +141,25 @@ fn largest(
     })
 }
 
-/// What would make each run fit that does not.
-fn advise(question: &Question, model: &TimeModel, rows: &mut [Row]) {
-    let mut iterations: HashMap<Setup, Iteration> = HashMap::new();
-    for (row, gpu) in rows.iter_mut().zip(&question.gpus).filter(|(row, _)| !row.fits) {
-        let precision = Precision::ALL.into_iter().find(|p| p.name() == row.precision);
-        let optimizer = question.setups.first().and_then(|s| s.optimizer);
-        let Some(precision) = precision else { continue };
-        let asked = Setup { batch: row.batch, precision, optimizer, checkpoint: question.form.checkpoint };
-        let run = |setup: &Setup| {
-            if setup.precision != asked.precision && !native(gpu, setup.precision) {
-                return None;
-            }
-            if !iterations.contains_key(setup) {
-                iterations.insert(*setup, question.lower(setup).ok()?);
-            }
-            let iteration = iterations.get(setup)?;
-            Some((iteration.clone(), model.predict_iteration(iteration, gpu)))
-        };
-        row.changes = fit::changes(&asked, gpu, &question.reserve, run, row.largest_batch.unwrap_or(0));
+/// What would make each run fit that does not; other GPUs are in the table.
+fn advise(
+    question: &Question,
+    model: &TimeModel,
+    rows: &mut [Row],
+    best: &[usize],
+    lowered: &[(Setup, Iteration)],
+) {
+    let network = |batch| question.model.graph(batch, question.seq).ok().map(Cow::into_owned);
+    let mut rooms = HashMap::new();
+    for ((row, gpu), place) in rows.iter_mut().zip(&question.gpus).zip(best) {
+        if row.fits {
+            continue;
+        }
+        let (setup, iteration) = &lowered[*place];
+        let room = rooms
+            .entry(*place)
+            .or_insert_with(|| Room::new(question.options(setup), question.form, iteration, network));
+        let (reserve, largest_batch) = (&question.reserve, row.largest_batch);
+        row.changes = room::changes(room, &Misfit { model, gpu, reserve, largest_batch, elsewhere: false });
     }
 }

@@ -86,7 +86,7 @@ fn no_room(rows: &[Row]) -> Option<String> {
     let most = rows.iter().max_by(|a, b| a.gpu_memory_mib.total_cmp(&b.gpu_memory_mib))?;
     let help = most.changes.iter().find(|c| c.fits).map_or_else(
         || "no simple change makes it fit".to_string(),
-        |c| format!("{} makes it fit, {} times the time per sample", c.change, three_digits(c.time_ratio)),
+        |c| format!("it fits with {}, in {} times the time", c.change, three_digits(c.time_ratio)),
     );
     Some(format!(
         "No GPU has room: {} has the most, {}, and {} is needed; {help}.",
