@@ -41,18 +41,14 @@ pub fn build(root: &Path, dist: &Path, builder: &Builder) -> anyhow::Result<()> 
             let run = |args: &[&str]| output_of(&mut program(dist, "buildah", args));
             run(&[&["bud", "--quiet", "--isolation", "chroot"], &build[..]].concat())?;
             // It runs commands, not entry points: that of the image is read off it.
-            let entry = run(&[
-                "inspect",
-                "--type",
-                "image",
-                "--format",
-                "{{json .OCIv1.Config.Entrypoint}}",
-                &image,
-            ])?;
-            let entry: Vec<String> = serde_json::from_str(&entry).context("the image has no entry point")?;
+            let about: serde_json::Value =
+                serde_json::from_str(&run(&["inspect", "--type", "image", &image])?)?;
+            let entry = about["OCIv1"]["config"]["Entrypoint"].as_array();
+            let entry: Vec<&str> = entry.into_iter().flatten().filter_map(|word| word.as_str()).collect();
+            anyhow::ensure!(!entry.is_empty(), "the image has no entry point");
             let container = run(&["from", &image])?;
             let mut command = vec!["run", "--isolation", "chroot", container.trim(), "--"];
-            command.extend(entry.iter().map(String::as_str).chain(QUESTION));
+            command.extend(entry.iter().copied().chain(QUESTION));
             let said = run(&command);
             run(&["rm", container.trim()])?;
             run(&["push", "--quiet", &image, &format!("docker-archive:{archive}:{image}")])?;
