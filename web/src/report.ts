@@ -3,6 +3,7 @@ import { shareBars } from "./charts";
 import { el } from "./dom";
 import { explorer } from "./explorer";
 import { digits, percent, si, time } from "./format";
+import { misfit, toFit } from "./room";
 import { sortable, type Column } from "./table";
 import type { GpuSummary, PageData, Report, Row } from "./types";
 
@@ -78,6 +79,7 @@ const GPUS: Column<GpuSummary>[] = [
 export function reportPage(data: PageData, r: Report): HTMLElement {
   return el("div", { class: "report" },
     el("p", { class: "lead", id: "headline" }, r.headline),
+    ...(r.gpus[0].fits === false ? [misfit(r.gpus[0].title, r.gpus[0].needed_mib ?? 0, r.gpus[0].gpu_memory_mib), toFit("to-fit", r.to_fit ?? [])] : []),
     headline(r.gpus[0], r.measured),
     section("binds", "What binds", list(r.binds)),
     section("helps", "What would help",

@@ -1,4 +1,5 @@
 // What the command line writes into a page: crates/roofline/src/export.rs and crates/report.
+import type { Change } from "./room";
 
 export type Level = "dram" | "l2" | "l1";
 export const LEVELS: Level[] = ["dram", "l2", "l1"];
@@ -36,6 +37,8 @@ export interface Report {
   measured: boolean;
   gpus: GpuSummary[];
   binds: string[];
+  /** What would make it fit the first GPU, where it does not. */
+  to_fit?: Change[];
   helps: { change: string; iteration_ms: number; speedup: number; note: string }[];
   families: { name: string; time_ms: number; share: number; class: string; slowdown: number | null }[];
   modules: { name: string; time_ms: number; share: number; class: string; slowdown: number | null }[];

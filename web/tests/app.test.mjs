@@ -1,7 +1,8 @@
 // The application in a real browser: every page, and what a user does on it.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { after, before, test } from "node:test";
-import { browser } from "./pages.mjs";
+import { binary, browser } from "./pages.mjs";
 import { CONFIG, dropped, ready, serve, TRACE, visit } from "./served.mjs";
 
 let chromium, server;
@@ -52,6 +53,21 @@ test("a prediction changes when the batch changes, and the address with it", asy
   await tab.waitForFunction(() => document.querySelector("#result").textContent.includes("amp, sgd (foreach) on h200"));
   await tab.selectOption("#gpu", "l4");
   await tab.waitForFunction(() => document.querySelector("#result").textContent.includes("on l4"));
+  assert.deepEqual(wrong, []);
+});
+
+test("what does not fit says so first, then what would make it fit, as the command line does", async () => {
+  const { tab, wrong } = await visit(chromium, at("/predict?model=gpt2-xl&gpu=rtx-4090&batch=4"));
+  assert.match(await tab.textContent("#misfit"), /Does not fit: it needs .* GiB with reserve, rtx-4090 has/);
+  const top = async (id) => (await tab.locator(id).boundingBox()).y;
+  assert.ok(await top("#misfit") < await top("#to-fit") && await top("#to-fit") < await top("#time"));
+  const said = JSON.parse(execFileSync(binary, ["predict", "gpt2-xl", "--gpu", "rtx-4090", "--batch", "4", "--json"]));
+  const shown = await tab.$$eval("#to-fit tbody tr", (rows) => rows.map((tr) => tr.cells[0].textContent));
+  assert.ok(shown.length >= 4, shown);
+  assert.deepEqual(shown, said.changes.map((c) => c.change));
+  await tab.goto(at("/predict?model=gpt2-xl&gpu=h200&batch=4"));
+  await tab.waitForSelector("#time");
+  assert.equal(await tab.locator("#misfit").count(), 0);
   assert.deepEqual(wrong, []);
 });
 

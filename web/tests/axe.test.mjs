@@ -8,6 +8,7 @@ import { serve, TRACE, visit } from "./served.mjs";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const PAGES = {
+  misfit: "/predict?model=gpt2-xl&gpu=rtx-4090&batch=4", "misfit-compare": "/compare?model=gpt2-xl&precision=amp&filter=rtx-4090,l4,h200",
   predict: "/predict?model=resnet50&gpu=h200&precision=amp&layer=layer1.0.conv2", compare: "/compare?model=resnet50&precision=amp&budget=200",
   roofline: "/roofline?model=resnet50&gpu=h200&precision=amp", generate: "/generate?model=llama-3-8b&gpu=h200&rate=2", cluster: "/cluster?model=llama-2-7b&node=dgx-h100&nodes=4", explore: "/explore?model=gpt2&base=h100-sxm&dram_bw=2", delta: "/explore?by=delta&mac_per_sm=4", profile: "/profile", accuracy: "/accuracy", api: "/api", nowhere: "/nowhere",
 };

@@ -1,6 +1,7 @@
 // Compare: one model on every GPU, with money.
 import { el, select } from "../dom";
 import { digits, three, time } from "../format";
+import { toFit } from "../room";
 import { sortable, type Column } from "../table";
 import type { Offer } from "./answers";
 import { latest } from "./ask";
@@ -58,6 +59,7 @@ export const compare: Page = async (root, params) => {
   const table = section("gpus", "All GPUs");
   const status = el("p", { class: "status", id: "status", role: "status" });
   const failed = el("div");
+  const room = el("div", { id: "room" });
   const money = el("div", { class: "controls", role: "group", "aria-label": "money" });
 
   const typed = el("input", { type: "search", id: "filter", placeholder: "h100, rtx ..", "aria-describedby": "gpus-title" });
@@ -82,6 +84,10 @@ export const compare: Page = async (root, params) => {
     ].filter(Boolean).join(" ");
     status.dataset.chosen = chosen?.gpu ?? "";
     const listed = named();
+    const lacking = listed.filter((o) => !o.fits && o.changes);
+    // Where nothing fits this is the answer, so it is open.
+    room.replaceChildren(...lacking.map((o) => el("details", rows.some((r) => r.fits) ? {} : { open: "" },
+      el("summary", {}, `${o.gpu} has ${digits(o.gpu_memory_mib / 1024)} GiB, ${digits(o.needed_mib / 1024)} GiB are needed: what would make it fit`), toFit(`to-fit-${o.gpu}`, o.changes ?? []))));
     // What is the same for all GPUs needs no column.
     const varies = (of: (o: Offer) => unknown): boolean => new Set(rows.map(of)).size > 1;
     const columns = COLUMNS.filter((c) => (c.title !== "batch" || varies((o) => o.batch)) && (c.title !== "format" || varies((o) => o.precision)));
@@ -94,7 +100,7 @@ export const compare: Page = async (root, params) => {
         mark: (o) => (o.chosen ? "chosen" : o.keeps_limits === false || !o.fits ? "dim" : ""),
       }));
   };
-  const request = latest<Offer[]>(show, (error) => { rows = []; chart.redraw(); status.textContent = ""; table.replaceChildren(); failed.replaceChildren(problem(error)); });
+  const request = latest<Offer[]>(show, (error) => { rows = []; chart.redraw(); status.textContent = ""; table.replaceChildren(); room.replaceChildren(); failed.replaceChildren(problem(error)); });
 
   const also = (): string[] => params.get("also").split(",").filter((f) => f && f !== params.get("precision", PRECISIONS[0][0]));
   const asked = (): [string, string][] => {
@@ -150,7 +156,7 @@ export const compare: Page = async (root, params) => {
     toggle("auto", "any batch", () => params.get("auto") === "1", () => params.set({ auto: params.get("auto") === "1" ? null : 1 })));
 
   const name = (): string => runName(params, "gpus");
-  root.append(runForm(params, lists, false, changed), ways, money, failed, status,
+  root.append(runForm(params, lists, false, changed), ways, money, failed, status, room,
     section("front", "Time against cost", chart.box, el("p", { class: "note" }, "Diamonds are on the front: no other GPU is both faster and cheaper. Faded ones are over the budget."),
       el("div", { class: "controls" }, pngButton("png", chart, () => `${name()}-pareto`), csvButton("csv", () => rows, name), ...jobCopies("compare", params, asked))),
     table);

@@ -1,6 +1,7 @@
 // Predict: one model on one GPU, down to the kernels.
 import { el } from "../dom";
 import { digits, percent, si, time } from "../format";
+import { misfit, toFit } from "../room";
 import { sortable, type Column } from "../table";
 import type { LayerAnswer, LayerLine, Prediction, Ranking } from "./answers";
 import { latest } from "./ask";
@@ -41,7 +42,8 @@ function memoryParts(p: Prediction): string {
 
 function cards(p: Prediction): HTMLElement {
   return el("div", { class: "cards" },
-    card("throughput", "throughput", `${digits(p.samples_per_s)} /s`, "samples per second"),
+    p.tokens_per_s === undefined ? card("throughput", "throughput", `${digits(p.samples_per_s)} /s`, "samples per second")
+      : card("throughput", "throughput", `${digits(p.tokens_per_s)} tokens/s`, `${digits(p.samples_per_s)} samples per second; MFU ${percent(p.mfu ?? 0)}: the model's own FLOPs over the peak of its products`),
     card("bound", "binds", BOUND_NAMES[p.bound], `GPU busy ${time(p.gpu_busy_ms * 1e3)}, host ${time(p.host_ms * 1e3)}`),
     card("memory", "memory", `${digits(p.memory_mib / 1024)} GiB`, `${p.fits ? "fits in" : `DOES NOT FIT (${p.largest_batch ? `a batch of ${p.largest_batch} would` : "no batch does"}) in`} ${digits(p.gpu_memory_mib / 1024)} GiB; ${memoryParts(p)}`),
     card("work", "work", si(p.flops, "FLOP"), `${si(p.dram_bytes, "B")} through DRAM, ${si(p.parameters, "").trim()} parameters`));
@@ -101,7 +103,9 @@ export const predict: Page = async (root, params) => {
 
   const request = latest<Prediction>((p) => {
     shown = p;
-    out.replaceChildren(headline(p), cards(p));
+    // What does not fit is said first.
+    const verdict = p.fits ? [] : [misfit(p.gpu, p.needed_mib, p.gpu_memory_mib), toFit("to-fit", p.changes ?? [])];
+    out.replaceChildren(...verdict, headline(p), cards(p));
     askHelps(question("advise", params, { gpu: params.get("gpu", DEFAULT_GPU) }));
     if (performance.getEntriesByName("preflop-first-answer").length === 0) performance.mark("preflop-first-answer");
     if (params.get("layer") && !p.layers?.some((l) => l.name === params.get("layer"))) params.set({ layer: null });
