@@ -1,4 +1,5 @@
 //! What is said of a run that does not fit: the changes that are named make it fit, at the price that is named.
+#![allow(clippy::unwrap_used)]
 
 use serde_json::Value;
 

@@ -73,9 +73,8 @@ pub(super) fn plan(family: &str, f: &Fields) -> Result<Plan, ModelError> {
         "opt" => opt(&mut plan, f)?,
         _ => more::refine(family, f, &mut plan)?,
     }
-    match family {
-        "gpt_oss" => plan.sinks = true,
-        _ => {}
+    if family == "gpt_oss" {
+        plan.sinks = true;
     }
     plan.experts = experts(family, f, &plan)?;
     if family == "gpt_oss" || family == "mixtral" {
@@ -240,14 +239,13 @@ fn latent(f: &Fields) -> Result<Latent, ModelError> {
 fn experts(family: &str, f: &Fields, plan: &Plan) -> Result<Option<Experts>, ModelError> {
     // Experts, taken, inner width, inner width of the shared one.
     let [count, taken, inner, shared] = match family {
-        "mixtral" => [8, 2, plan.inner, 0],
+        "mixtral" | "granitemoe" => [8, 2, plan.inner, 0],
         "qwen2_moe" => [60, 4, 1408, 5632],
         "qwen3_moe" => [128, 8, 768, 0],
         "gpt_oss" => [128, 4, plan.inner, 0],
         "phimoe" => [16, 2, plan.inner, 0],
         "dots1" => [128, 6, 1408, 2],
         "glm4_moe" => [128, 8, 1408, 1],
-        "granitemoe" => [8, 2, plan.inner, 0],
         "olmoe" => [64, 8, plan.inner, 0],
         "deepseek_v2" => [64, 2, 1407, 2],
         "deepseek_v3" => [256, 8, 2048, 1],
