@@ -5,6 +5,7 @@
 //! are clipped to the range seen in training, so that they can bend the closed form but never replace it.
 
 mod block;
+mod leaves;
 
 use block::Blocks;
 pub use block::Scratch;

@@ -1,5 +1,6 @@
 //! The time model: closed form by kernel class, times a learned and bounded correction, with its interval.
 
+mod asked;
 mod autotuning;
 mod convolution;
 mod draft;

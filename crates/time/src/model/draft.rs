@@ -56,9 +56,9 @@ pub(super) struct Sketch<'a> {
 /// What is asked of the trees.
 pub(super) struct Question<'a> {
     /// Whom to ask; nobody where nothing was learned.
-    forest: Option<&'a Forest>,
+    pub forest: Option<&'a Forest>,
     /// What to ask, where somebody is to be asked. Apart, since questions are moved about and most are answered.
-    x: Option<Box<Features>>,
+    pub x: Option<Box<Features>>,
     /// What was answered before.
     known: Option<f32>,
     /// What the answer is to be kept under.
@@ -118,7 +118,7 @@ impl Sketch<'_> {
     }
 
     /// The draft with what was learned.
-    fn finished(self, learned: f64, gpu: &Gpu) -> Draft {
+    pub fn finished(self, learned: f64, gpu: &Gpu) -> Draft {
         let mut draft = self.draft;
         match self.then {
             Then::Trusted { trust, known, besides: [here, there] } => {
@@ -262,17 +262,22 @@ impl TimeModel {
     /// The draft of one call.
     pub(super) fn draft(&self, call: &OpCall, gpu: &Gpu) -> Draft {
         let choice = self.choice(call, gpu);
-        let products = choice.as_ref().map_or([None; 2], |c| {
-            let on = |g: &Gpu| Some(self.product_time(&c.product()?, call.dtype, g));
-            let there = c.there_matters().then(|| on(c.reference)).flatten();
-            [if c.nearness == Nearness::Here { there } else { on(gpu) }, there]
-        });
+        let products = self.products_of(call, choice.as_ref(), gpu);
         let sketch = self.sketch(call, choice.as_ref(), products, gpu);
         let learned = sketch.question.answer();
         if let Some(choice) = &choice {
             self.keep(choice, learned);
         }
         sketch.finished(learned, gpu)
+    }
+
+    /// Seconds of the plain product that one of a convolution's kernels is, here and on the GPU of the measurements.
+    pub(super) fn products_of(&self, call: &OpCall, choice: Option<&Choice>, gpu: &Gpu) -> [Option<f64>; 2] {
+        choice.map_or([None; 2], |c| {
+            let on = |g: &Gpu| Some(self.product_time(&c.product()?, call.dtype, g));
+            let there = c.there_matters().then(|| on(c.reference)).flatten();
+            [if c.nearness == Nearness::Here { there } else { on(gpu) }, there]
+        })
     }
 
     /// The drafts of many calls.
@@ -336,7 +341,7 @@ impl TimeModel {
         self.gemm(g, dtype, gpu).answered(gpu).seconds()
     }
 
-    fn sketch<'a>(
+    pub(super) fn sketch<'a>(
         &'a self,
         call: &OpCall,
         choice: Option<&Choice<'a>>,
