@@ -22,6 +22,7 @@ mod deepbench;
 mod e2e;
 mod gbdt;
 mod gemm;
+mod growth;
 mod laws;
 mod llm;
 mod networks;

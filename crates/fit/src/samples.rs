@@ -83,13 +83,22 @@ pub fn fit(
     Forest::mean(&forests).rounded()
 }
 
-/// Predicted seconds of every sample by a model that did not see its fold.
-pub fn cross_validate(samples: &[Sample], features: usize, settings: &Settings, folds: usize) -> Vec<f64> {
-    let forests: Vec<Forests> = (0..folds)
+/// The forests of each of so many folds, trained on the other folds' samples.
+pub fn folds(samples: &[Sample], features: usize, settings: &Settings, folds: usize) -> Vec<Forests> {
+    (0..folds)
         .into_par_iter()
         .map(|fold| fit_all(samples, features, settings, |s| s.group % folds != fold))
-        .collect();
-    samples.iter().map(|s| s.reference * forests[s.group % folds].log(s).exp()).collect()
+        .collect()
+}
+
+/// Predicted seconds of every sample by the forests that did not see its fold.
+pub fn unseen(samples: &[Sample], folds: &[Forests]) -> Vec<f64> {
+    samples.iter().map(|s| s.reference * folds[s.group % folds.len()].log(s).exp()).collect()
+}
+
+/// Predicted seconds of every sample by a model that did not see its fold.
+pub fn cross_validate(samples: &[Sample], features: usize, settings: &Settings, count: usize) -> Vec<f64> {
+    unseen(samples, &folds(samples, features, settings, count))
 }
 
 /// 5 % and 95 % quantiles of log(measured/predicted) by class, for classes with at least `least` rows.

@@ -11,11 +11,11 @@ use crate::sets::Sets;
 use crate::unseen::LeftOut;
 use crate::write::{self, Files, Learned, Learner};
 use crate::{
-    attention, boards, choices, conv, deepbench, e2e, gemm, neusight, operators, plain_conv, rnn, rows,
-    stream, unseen,
+    attention, boards, choices, conv, deepbench, e2e, gemm, growth, laws, neusight, operators, plain_conv,
+    rnn, rows, stream, unseen,
 };
 use anyhow::Result;
-use preflop_core::gpu::Architecture;
+use preflop_core::gpu::{Architecture, Gpu, catalog};
 use preflop_core::kernels::conv::dtype_group;
 use preflop_core::kernels::{
     attention as attention_form, conv_features, gemm as gemm_form, listed as listed_kernels,
@@ -113,6 +113,7 @@ impl<'a> Fit<'a> {
         fit.convolutions(&products)?;
         fit.plain_convolutions()?;
         fit.host()?;
+        fit.settle()?;
         let whole = fit.model()?;
         fit.boards(&whole)?;
         let whole = fit.model()?;
@@ -342,6 +343,15 @@ impl<'a> Fit<'a> {
             let (one, more) = (e2e::runs(self.sets, "e2e.csv")?, e2e::runs(self.sets, "e2e_extra.csv")?);
             self.constants.forms.insert("host".into(), e2e::host(&[&one, &more]).to_array().to_vec());
         }
+        Ok(())
+    }
+
+    /// Bends what was learned so that larger calls take no less, on any GPU of the catalogue.
+    fn settle(&mut self) -> Result<()> {
+        let calls = laws::calls(&data::operators(self.sets, "ops")?);
+        let gpus: Vec<Gpu> = catalog::names().map(|n| Ok(catalog::find(n)?)).collect::<Result<_>>()?;
+        let doubled = growth::doubled(&self.model()?, &calls, &gpus);
+        self.learned.iter_mut().for_each(|l| l.settle(&doubled, gpus.len()));
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! Trains each family, reports it, and writes the generated files.
 
 use crate::gbdt::Settings;
-use crate::samples::{Sample, cross_validate, fit, fit_all, intervals};
+use crate::growth::{self, Doubled, Known};
+use crate::samples::{self, Forests, Sample, fit, fit_all, intervals};
 use crate::score::score;
 use crate::sets::Sets;
 use crate::unseen::LeftOut;
@@ -11,6 +12,7 @@ use preflop_core::time::TimeModel;
 use preflop_core::time::choice::Choosers;
 use preflop_core::time::fitted::{ConstantsFile, Fitted, LogInterval, write_forests};
 use preflop_core::time::trees::Forest;
+use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -28,6 +30,9 @@ struct ScoreRow {
     bias_percent: f64,
 }
 
+/// Parts of the rows that are left out in turn.
+const FOLDS: usize = 5;
+
 /// A family ready to be learned.
 pub struct Learner {
     name: String,
@@ -42,6 +47,10 @@ pub struct Learned {
     name: String,
     samples: Vec<Sample>,
     forests: Vec<(String, Forest)>,
+    /// The forests of each fold, trained on the others.
+    folds: Vec<Forests>,
+    /// What the second forest that ships with the family was trained on.
+    beside: Vec<Sample>,
     /// Seconds predicted by a model that did not see the row.
     predicted: Vec<f64>,
     /// Rows of GPUs by models that did not see them.
@@ -64,7 +73,8 @@ impl Learner {
 
     /// Cross-validates and, unless `only_check`, trains on everything.
     pub fn train(self, only_check: bool) -> Learned {
-        let predicted = cross_validate(&self.samples, self.features, &self.settings, 5);
+        let folds = samples::folds(&self.samples, self.features, &self.settings, FOLDS);
+        let predicted = samples::unseen(&self.samples, &folds);
         let mut forests = Vec::new();
         if !only_check {
             let own = fit_all(&self.samples, self.features, &self.settings, |_| true);
@@ -73,7 +83,16 @@ impl Learner {
                 forests.push((name.clone(), fit(samples, self.features, settings, |_| true)));
             }
         }
-        Learned { name: self.name, samples: self.samples, forests, predicted, left_out: Vec::new() }
+        let beside = self.beside.map_or_else(Vec::new, |(_, samples, _)| samples);
+        Learned {
+            name: self.name,
+            samples: self.samples,
+            forests,
+            folds,
+            beside,
+            predicted,
+            left_out: Vec::new(),
+        }
     }
 }
 
@@ -81,6 +100,29 @@ impl Learned {
     /// Name of the family.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Bends the forests, those of the folds too, so that larger calls take no less; what they would take was looked at on so many GPUs.
+    pub fn settle(&mut self, doubled: &BTreeMap<String, Vec<Doubled>>, gpus: usize) {
+        let (samples, beside) = (&self.samples, &self.beside);
+        let settled = |name: &str, forest: &Forest, keep: &dyn Fn(&Sample) -> bool| {
+            let Some(doubled) = doubled.get(name) else { return forest.clone() };
+            let own = samples.iter().any(|s| s.forest == name);
+            let rows = if own { samples } else { beside };
+            let known: Vec<Known> = rows
+                .iter()
+                .filter(|s| (!own || s.forest == name) && keep(s))
+                .map(|s| Known { x: &s.x, log: (s.seconds / s.reference).ln(), kind: (&s.class, s.source) })
+                .collect();
+            growth::settled(forest, &known, doubled, gpus)
+        };
+        self.folds.par_iter_mut().enumerate().for_each(|(fold, forests)| {
+            for (name, forest) in &mut forests.0 {
+                *forest = settled(name, forest, &|s| s.group % FOLDS != fold);
+            }
+        });
+        self.forests.par_iter_mut().for_each(|(name, forest)| *forest = settled(name, forest, &|_| true));
+        self.predicted = samples::unseen(samples, &self.folds);
     }
 
     /// What models that did not see a GPU say of its rows.
