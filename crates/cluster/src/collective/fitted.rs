@@ -7,6 +7,7 @@ use super::network::Constants;
 use crate::interval::LogInterval;
 use crate::link::LinkKind;
 use crate::node::NetworkKind;
+use preflop_core::units::math::Elementary as _;
 use serde::Deserialize;
 
 const FILE: &str = include_str!("../../data/fitted/collectives.toml");
@@ -64,6 +65,7 @@ struct Intervals {
     large: LogInterval,
     unseen: LogInterval,
     across: LogInterval,
+    launcher_us_per_gpu: f64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -212,7 +214,7 @@ impl Fitted {
         (self.send_recv.start_us * 1e-6, self.send_recv.fraction)
     }
 
-    /// Interval of a message of this size inside a node: where the generation was measured on whole machines widest where protocols change,
+    /// Interval of a message of this size inside a whole machine: where the generation was measured widest where protocols change,
     /// elsewhere as wide as a generation that was left out is off.
     pub fn inside(&self, bytes: f64, seen: bool) -> LogInterval {
         match bytes {
@@ -221,6 +223,18 @@ impl Fitted {
             b if b < 16e6 => self.intervals.middle,
             _ => self.intervals.large,
         }
+    }
+
+    /// The interval of a message that takes `time` seconds among `gpus` inside a virtual machine, whose hosts nobody knows: as wide as a
+    /// generation that was left out, and later by what one process takes that starts the collective on one GPU after the other.
+    ///
+    /// ```text
+    /// high = ln(e^unseen + gpus * launch / time)
+    /// ```
+    pub fn inside_virtual(&self, time: f64, gpus: f64) -> LogInterval {
+        let unseen = self.intervals.unseen;
+        let late = gpus * self.intervals.launcher_us_per_gpu * 1e-6 / time.max(f64::MIN_POSITIVE);
+        LogInterval { high: (unseen.high.exponential() + late).natural_log(), ..unseen }
     }
 
     /// Interval between nodes.
@@ -240,5 +254,15 @@ mod tests {
             assert_eq!(fitted.generations(kind).len(), 3);
         }
         assert!(fitted.network(NetworkKind::Roce).hn < fitted.network(NetworkKind::Efa).hn);
+    }
+
+    #[test]
+    fn a_virtual_machines_host_makes_short_messages_late_and_long_ones_hardly() {
+        let fitted = Fitted::embedded();
+        let whole = fitted.inside(1024.0, false);
+        let (short, long) = (fitted.inside_virtual(20e-6, 8.0), fitted.inside_virtual(20e-3, 8.0));
+        // e^0.30 + 8 * 4.4 us / 20 us = 1.350 + 1.760 = 3.110, whose log is 1.1346
+        assert!((short.high - 1.1346).abs() < 1e-4, "{short:?}");
+        assert!(long.high - whole.high < 2e-3 && short.low == whole.low);
     }
 }

@@ -85,19 +85,18 @@ pub fn lines_for(kind: Kind, link: LinkKind, clock: f64, fitted: &Fitted) -> (Li
 
 pub(super) fn time(kind: Kind, n: f64, bytes: f64, node: &Node, fitted: &Fitted) -> Draft {
     let link = node.link.rate.0;
+    let draft = |time: f64, latency: f64, seen: bool| {
+        let interval =
+            if node.virtual_machine { fitted.inside_virtual(time, n) } else { fitted.inside(bytes, seen) };
+        Draft { time, latency, bound: Bound::Link, interval }
+    };
     if kind == Kind::SendRecv {
         let (a, phi) = fitted.send_recv();
-        return Draft {
-            time: a + bytes / (phi * link),
-            latency: a,
-            bound: Bound::Link,
-            interval: fitted.inside(bytes, !node.virtual_machine),
-        };
+        return draft(a + bytes / (phi * link), a, true);
     }
     let (lines, seen) = lines_for(kind, node.link.kind, node.gpu.boost_clock.0, fitted);
     let (time, latency) = envelope(&lines, kind, n, bytes, link);
-    let interval = fitted.inside(bytes, seen && !node.virtual_machine);
-    Draft { time, latency, bound: Bound::Link, interval }
+    draft(time, latency, seen)
 }
 
 #[cfg(test)]
