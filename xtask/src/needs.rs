@@ -2,8 +2,10 @@
 //! room it takes.
 
 use crate::python;
-use crate::run::{cargo, program, works};
+use crate::run::{cargo, program, succeed, works};
+use anyhow::Context as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Something that a step needs.
 struct Need {
@@ -23,7 +25,6 @@ pub struct Needs {
 impl Needs {
     /// Looks around.
     pub fn find(root: &Path) -> Self {
-        let deny = works(&mut cargo(root, &["deny", "--version"]));
         let venv = works(&mut program(root, "python3", &["-c", "import venv, ensurepip"]));
         Self {
             all: vec![
@@ -64,16 +65,16 @@ impl Needs {
                     there: works(&mut program(root, "fish", &["--version"])),
                 },
                 Need {
-                    what: "cargo-deny",
-                    step: "dependencies by cargo-deny",
-                    get: "cargo install --locked cargo-deny",
-                    there: deny,
+                    what: "a C++ compiler",
+                    step: "fuzz targets",
+                    get: "apt install g++",
+                    there: works(&mut program(root, "c++", &["--version"])),
                 },
                 Need {
-                    what: "the database of advisories, with cargo-deny",
+                    what: "the database of advisories",
                     step: "advisories",
                     get: "cargo deny fetch db, where github.com can be reached",
-                    there: deny && has_advisories(root),
+                    there: has_advisories(root),
                 },
             ],
         }
@@ -89,11 +90,13 @@ impl Needs {
             };
             println!("    missing: {} ({}){without}", need.what, need.get);
         }
+        if !has_deny(root) {
+            println!("    cargo-deny (some minutes) will be built into {}", shown(tools_folder()));
+        }
         if self.allow("Python") && !python::is_installed(root) {
             println!(
                 "    PyTorch and its libraries (5.8 GB, some minutes) will be installed into {}",
-                python::cache_folder()
-                    .map_or_else(|_| "the cache folder".to_string(), |f| f.display().to_string())
+                shown(python::cache_folder())
             );
         }
     }
@@ -112,10 +115,46 @@ impl Needs {
     }
 }
 
+fn shown(folder: anyhow::Result<PathBuf>) -> String {
+    folder.map_or_else(|_| "the cache folder".to_string(), |f| f.display().to_string())
+}
+
+/// Where tools lie that the tests build for themselves.
+fn tools_folder() -> anyhow::Result<PathBuf> {
+    Ok(python::cache_folder()?.join("tools"))
+}
+
+/// `cargo deny` with arguments: the user's, or the one that [`install_deny`] has built.
+pub fn deny(root: &Path, args: &[&str]) -> Command {
+    let mut deny = cargo(root, &["deny"]);
+    deny.args(args);
+    let built = tools_folder().map(|tools| tools.join("bin")).unwrap_or_default();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if let Ok(path) = std::env::join_paths(std::env::split_paths(&path).chain([built])) {
+        deny.env("PATH", path);
+    }
+    deny
+}
+
+fn has_deny(root: &Path) -> bool {
+    works(&mut deny(root, &["--version"]))
+}
+
+/// Builds cargo-deny where there is none, in a folder of its own; without optimisation, which takes a third of the time.
+pub fn install_deny(root: &Path) -> anyhow::Result<()> {
+    if has_deny(root) {
+        return Ok(());
+    }
+    let tools = tools_folder()?;
+    let mut install = cargo(root, &["install", "--locked", "--debug", "--quiet", "--root"]);
+    succeed(install.arg(&tools).arg("cargo-deny").env("CARGO_TARGET_DIR", tools.join("target")))?;
+    std::fs::remove_dir_all(tools.join("target")).context("cannot clean up after the build of cargo-deny")
+}
+
 /// Fetches what is known to be wrong with packages; a copy that was fetched before does too.
 fn has_advisories(root: &Path) -> bool {
-    let fetched = works(&mut cargo(root, &["deny", "fetch", "db"]));
-    fetched || works(&mut cargo(root, &["deny", "--offline", "check", "advisories"]))
+    let fetched = works(&mut deny(root, &["fetch", "db"]));
+    fetched || works(&mut deny(root, &["--offline", "check", "advisories"]))
 }
 
 /// A Chromium: the system's, or the one that Playwright keeps in the user's cache.

@@ -93,6 +93,14 @@ fn build(root: &Path) -> anyhow::Result<PathBuf> {
     Ok(folder.join("target").join(host).join("release"))
 }
 
+/// Compiles the targets with the lints of the workspace: what they call changes with it.
+pub fn lint(root: &Path) -> anyhow::Result<()> {
+    let manifest = root.join("fuzz/Cargo.toml");
+    let mut clippy = cargo(root, &["clippy", "--bins", "--locked", "--quiet", "--manifest-path"]);
+    clippy.arg(manifest).arg("--target-dir").arg(root.join("target"));
+    succeed(clippy.args(["--", "-D", "warnings"]))
+}
+
 /// What became of the slices so far.
 #[derive(Default)]
 struct Tally {
