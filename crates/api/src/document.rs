@@ -249,7 +249,7 @@ const CLUSTER_RUN: [&str; 3] = ["model", "seq", "precision"];
 /// Refuses fields that a question does not have, where serde cannot: in questions with a run inside.
 pub(crate) fn check_fields(kind: Kind, fields: &Map<String, Value>) -> Result<(), ApiError> {
     let (run, own): (&[&str], &[&str]) = match kind {
-        Kind::Predict => (&RUN, &["gpu", "layers"]),
+        Kind::Predict => (&RUN, &["gpu", "layers", "changes"]),
         Kind::Advise => (&RUN, &["gpu"]),
         Kind::Layer => (&RUN, &["gpu", "name"]),
         Kind::Compare => (

@@ -108,7 +108,7 @@ pub struct Answer<'a> {
     pub unmodelled: Vec<Unmodelled<'a>>,
     pub ops: Vec<OpLine<'a>>,
     pub parameters: u64,
-    /// Where it does not fit, what would make it: on this GPU, the least costly first, on another, on several.
+    /// Where it does not fit and that was asked for, what would make it: on this GPU, the least costly first, on another, on several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
     /// Hours that the tokens asked for take.
@@ -311,7 +311,7 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
         let graph = engine.jobs.graph(&asked.run)?;
         answer.words = Words::of(&graph, &job.iteration, &prediction, gpu);
     }
-    if !answer.fits {
+    if asked.changes && !answer.fits {
         let at =
             Misfit { model: &engine.model, gpu, reserve: &reserve, largest_batch: largest, elsewhere: true };
         answer.changes = room::changes(&mut engine.jobs.room(&asked.run, &job), &at);

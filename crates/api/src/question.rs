@@ -102,6 +102,9 @@ pub struct Predict {
     /// Add the layers in the order in which they run.
     #[serde(default)]
     pub layers: bool,
+    /// Where it does not fit, add what would make it. Every change is lowered and predicted: that takes many times as long as the answer.
+    #[serde(default)]
+    pub changes: bool,
 }
 
 /// Ways to run an iteration faster on a GPU, the best first.

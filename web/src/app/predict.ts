@@ -123,7 +123,7 @@ export const predict: Page = async (root, params) => {
       p.assumptions.length === 0 ? el("div") : section("assumptions", `Taken for ${p.gpu} where its file says nothing`, list(p.assumptions.map((a) => `${a.key} = ${digits(a.value)}: ${a.why}`))));
   }, (error) => { shown = null; out.replaceChildren(problem(error)); helps.replaceChildren(); layers.replaceChildren(); rest.replaceChildren(); });
 
-  const changed = (): void => request(question("predict", params, { gpu: params.get("gpu", DEFAULT_GPU), layers: true }));
+  const changed = (): void => request(question("predict", params, { gpu: params.get("gpu", DEFAULT_GPU), layers: true, changes: true }));
   root.append(runForm(params, lists, true, changed), el("div", { "aria-live": "polite" }, out), copy, helps, layers, rest);
   changed();
 };
