@@ -1,21 +1,110 @@
-//! Prefill and decode steps of language models on the project's own GPU against predictions (`llm.csv`): time, kernels, memory, and what the host is taken to do.
+//! Prefill and decode steps of language models on the project's own GPU against predictions: time, kernels, memory, and what the host is taken to do.
+//!
+//! `llm.csv` are the two models that constants were chosen on, `llm_more.csv` thirteen of other sizes and families, from their configuration.
 
 use crate::sets::Sets;
 use anyhow::{Context as _, Result};
-use preflop_core::model::{CacheKind, LowerOptions, Mode, Precision, Run, Stage, launched, lower, zoo};
+use preflop_core::model::zoo::config::HubConfig;
+use preflop_core::model::{
+    CacheKind, Graph, LowerOptions, Mode, Precision, Run, Stage, launched, lower, zoo,
+};
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io::Read as _;
 
-/// Names of the file and of the zoo.
+/// Names of `llm.csv` and of the zoo.
 const NAMES: [(&str, &str); 2] = [("llama-1b", "llama-1b"), ("llama-8b", "llama-3-8b")];
+/// What cuBLAS keeps for each stream on which a graph was captured, and for how many of them.
+const GRAPH_WORKSPACE_MIB: f64 = 32.0;
+const KEPT_WORKSPACES: f64 = 32.0;
 
-/// Prints every row and the mean errors by kind of step.
+#[derive(Deserialize)]
+struct Row {
+    model: String,
+    batch: u64,
+    context: u64,
+    phase: String,
+    run: String,
+    iter_ms: f64,
+    gpu_busy_ms: f64,
+    kernels: u64,
+    peak_mem_mib: f64,
+    /// Graphs that the process captured before.
+    #[serde(default)]
+    before: f64,
+    /// Which of several runs of the script.
+    #[serde(default)]
+    pass: u64,
+}
+
+impl Row {
+    fn stage(&self) -> Stage {
+        match self.phase.as_str() {
+            "prefill" => Stage::Prefill,
+            _ => Stage::Decode { context: self.context, cache: CacheKind::Static },
+        }
+    }
+
+    fn run(&self) -> Run {
+        if self.run == "graph" { Run::Graph } else { Run::Eager }
+    }
+}
+
+/// One row and its prediction.
+struct Scored {
+    row: Row,
+    host: bool,
+    /// Predicted over measured: time, GPU time, memory.
+    ratios: [f64; 3],
+    inside: bool,
+}
+
+#[derive(Deserialize)]
+struct Configured {
+    name: String,
+    config: HubConfig,
+}
+
+/// Prints every row and the mean errors by kind of step, of either file.
 pub fn report(sets: &Sets) -> Result<()> {
-    let mut reader = csv::Reader::from_reader(sets.open(&sets.own("llm.csv")?)?);
+    let known = |row: &Row| {
+        let Some((_, name)) = NAMES.iter().find(|(n, _)| *n == row.model) else { return Ok(None) };
+        Ok(Some(zoo::build_stage(name, Some(row.batch), Some(row.context), row.stage())?))
+    };
+    let scored = score(sets, "llm.csv", known)?;
+    println!("llm.csv, two models that constants were chosen on");
+    summary(&scored);
+    let mut text = String::new();
+    sets.open(&sets.own("llm_more_configs.jsonl")?)?.read_to_string(&mut text)?;
+    let mut configs: BTreeMap<String, HubConfig> = BTreeMap::new();
+    for line in text.lines() {
+        let Configured { name, config } = serde_json::from_str(line)?;
+        configs.insert(name, config);
+    }
+    let configured = |row: &Row| {
+        let config =
+            configs.get(&row.model).with_context(|| format!("`{}` has no configuration", row.model))?;
+        Ok(Some(config.build_stage(&row.model, Some(row.batch), Some(row.context), row.stage())?))
+    };
+    let (known, other): (Vec<_>, Vec<_>) = score(sets, "llm_more.csv", configured)?
+        .into_iter()
+        .filter(|s| s.row.pass < 2)
+        .partition(|s| NAMES.iter().any(|(n, _)| *n == s.row.model));
+    println!("\nllm_more.csv, the same two models on another day");
+    summary(&known);
+    println!("\nllm_more.csv, {} other models", configs.len() - NAMES.len());
+    summary(&other);
+    host_level(&other);
+    Ok(())
+}
+
+fn score(sets: &Sets, file: &str, graph: impl Fn(&Row) -> Result<Option<Graph>>) -> Result<Vec<Scored>> {
+    let mut reader = csv::Reader::from_reader(sets.open(&sets.own(file)?)?);
     let (model, gpu) = (TimeModel::embedded(), &sets.gpus[sets.own_gpu()?]);
-    let mut groups: Vec<(String, Vec<[f64; 3]>)> = Vec::new();
     println!(
-        "{:<10} {:>5} {:>7} {:<21} {:>9} {:>9} {:>7} {:>7} {:>7} {:>11} {:>9} {:>7}",
+        "{:<13} {:>5} {:>7} {:<21} {:>9} {:>9} {:>7} {:>7} {:>7} {:>11} {:>9} {:>7}",
         "model",
         "batch",
         "context",
@@ -29,66 +118,89 @@ pub fn report(sets: &Sets) -> Result<()> {
         "operators",
         "modules"
     );
-    for record in reader.records() {
-        let r = record?;
-        let number =
-            |i: usize| -> Result<f64> { r[i].parse().with_context(|| format!("`{}` is no number", &r[i])) };
-        let Some((_, name)) = NAMES.iter().find(|(n, _)| *n == &r[0]) else { continue };
-        let (batch, context) = (number(1)? as u64, number(2)? as u64);
-        let run = if &r[4] == "graph" { Run::Graph } else { Run::Eager };
-        let stage = match &r[3] {
-            "prefill" => Stage::Prefill,
-            _ => Stage::Decode { context, cache: CacheKind::Static },
-        };
-        let graph = zoo::build_stage(name, Some(batch), Some(context), stage)?;
+    let mut out = Vec::new();
+    for row in reader.deserialize() {
+        let row: Row = row.with_context(|| format!("in `{file}`"))?;
+        let Some(graph) = graph(&row)? else { continue };
         let options = LowerOptions { mode: Mode::Infer, precision: Precision::Bf16, optimizer: None };
-        let iteration = launched(lower(&graph, &options)?, run);
+        let iteration = launched(lower(&graph, &options)?, row.run());
         let p = model.predict_iteration(&iteration, gpu);
-        let off = |predicted: f64, measured: f64| 100.0 * (predicted / measured - 1.0);
-        let errors = [
-            off(p.time.ms(), number(5)?),
-            off(p.gpu_busy.ms(), number(6)?),
-            off(iteration.memory.peak.mib(), number(8)?),
+        let left = GRAPH_WORKSPACE_MIB * row.before.min(KEPT_WORKSPACES);
+        let ratios = [
+            p.time.ms() / row.iter_ms,
+            p.gpu_busy.ms() / row.gpu_busy_ms,
+            iteration.memory.peak.mib() / (row.peak_mem_mib - left),
         ];
         let host = p.host > p.gpu_wall;
-        let kind = format!("{} {}{}", &r[3], &r[4], if host { ", host" } else { "" });
+        let off = |i: usize| 100.0 * (ratios[i] - 1.0);
         println!(
-            "{:<10} {batch:>5} {context:>7} {kind:<21} {:>9} {:>9.3} {:>6.1}% {:>6.1}% {:>6.1}% {:>5}/{:>5.0} {:>9} {:>7}",
-            &r[0],
-            &r[5],
+            "{:<13} {:>5} {:>7} {:<21} {:>9} {:>9.3} {:>6.1}% {:>6.1}% {:>6.1}% {:>5}/{:>5.0} {:>9} {:>7}",
+            row.model,
+            row.batch,
+            row.context,
+            format!("{} {}{}", row.phase, row.run, if host { ", host" } else { "" }),
+            row.iter_ms,
             p.time.ms(),
-            errors[0],
-            errors[1],
-            errors[2],
-            &r[7],
+            off(0),
+            off(1),
+            off(2),
+            row.kernels,
             p.launches,
             iteration.host.forward_ops,
             iteration.host.module_calls
         );
-        match groups.iter_mut().find(|(k, _)| *k == kind) {
-            Some((_, list)) => list.push(errors),
-            None => groups.push((kind, vec![errors])),
-        }
+        let inside = (p.low.ms()..=p.high.ms()).contains(&row.iter_ms);
+        out.push(Scored { row, host, ratios, inside });
     }
-    // Prefill and decode are asked about as wholes too, whoever bounds a row.
-    let whole = |step: &str| {
-        let of = groups.iter().filter(|(kind, _)| kind.starts_with(step));
-        (format!("{step}, all rows"), of.flat_map(|(_, list)| list.iter().copied()).collect::<Vec<_>>())
-    };
-    let wholes = ["prefill", "decode eager"].map(whole);
-    for (kind, list) in groups.iter().chain(&wholes) {
-        let mean = |i: usize| list.iter().map(|e| e[i].abs()).sum::<f64>() / list.len() as f64;
-        let most = |i: usize| list.iter().map(|e| e[i].abs()).fold(0.0, f64::max);
+    Ok(out)
+}
+
+/// Mean errors by kind of step, and of prefill and decode as wholes, whoever bounds a row.
+fn summary(scored: &[Scored]) {
+    let kinds: [(&str, &str, &str, Option<bool>); 6] = [
+        ("decode graph", "decode", "graph", None),
+        ("decode eager", "decode", "eager", None),
+        ("prefill", "prefill", "eager", None),
+        ("prefill, GPU-bound", "prefill", "eager", Some(false)),
+        ("prefill, host-bound", "prefill", "eager", Some(true)),
+        ("all", "", "", None),
+    ];
+    for (name, phase, run, host) in kinds {
+        let of: Vec<&Scored> = scored
+            .iter()
+            .filter(|s| s.row.phase.starts_with(phase) && s.row.run.starts_with(run))
+            .filter(|s| host.is_none_or(|h| s.host == h))
+            .collect();
+        if of.is_empty() {
+            continue;
+        }
+        let n = of.len() as f64;
+        let mean = |i: usize| of.iter().map(|s| 100.0 * (s.ratios[i] - 1.0).abs()).sum::<f64>() / n;
+        let most = |i: usize| of.iter().map(|s| 100.0 * (s.ratios[i] - 1.0).abs()).fold(0.0, f64::max);
+        let bias = of.iter().map(|s| 100.0 * (s.ratios[0] - 1.0)).sum::<f64>() / n;
         println!(
-            "{kind}: {} rows, time {:.1} % (most {:.1}), busy {:.1} ({:.1}), memory {:.1} ({:.1})",
-            list.len(),
+            "{name}: {} rows, time {:.1} % (most {:.1}, bias {bias:+.1}), busy {:.1} ({:.1}), memory {:.1} ({:.1}), in the interval {:.0} %",
+            of.len(),
             mean(0),
             most(0),
             mean(1),
             most(1),
             mean(2),
-            most(2)
+            most(2),
+            100.0 * of.iter().filter(|s| s.inside).count() as f64 / n
         );
     }
-    Ok(())
+}
+
+/// How fast the host of these rows is beside the one that constants were fitted on, and what eager decode is off with that known.
+fn host_level(scored: &[Scored]) {
+    let of = scored.iter().filter(|s| s.row.phase == "decode" && s.row.run == "eager");
+    let mut ratios: Vec<f64> = of.map(|s| s.ratios[0]).collect();
+    ratios.sort_by(f64::total_cmp);
+    let Some(&middle) = ratios.get(ratios.len() / 2) else { return };
+    let off = ratios.iter().map(|r| 100.0 * (r / middle - 1.0).abs()).sum::<f64>() / ratios.len() as f64;
+    println!(
+        "decode eager: this host takes {:.2} of what is predicted in the median; with that known rows are {off:.1} % off",
+        1.0 / middle
+    );
 }

@@ -202,10 +202,10 @@ impl Lowering<'_> {
         out
     }
 
-    /// `index_copy_` of new keys or values into their places of a static cache.
+    /// `index_copy_` of new keys or values into their places of a static cache, by a kernel that computes an offset for every element.
     pub(super) fn store(&mut self, cache: Value, x: Value) -> Value {
         self.ops(1);
-        self.elementwise(E::Copy, x.numel(), x.dtype);
+        self.offset_kernel(x);
         self.flow(&[x], &[cache]);
         cache
     }
@@ -220,10 +220,15 @@ impl Lowering<'_> {
         self.record1(Backward::Repeat, &[x], &[], out)
     }
 
-    /// Hugging Face's `repeat_kv`: an expanded view is copied, by the kernel that computes an offset for every element.
+    /// Hugging Face's `repeat_kv`: an expanded view is copied, by the kernel that computes an offset for every element. A single head
+    /// that all share stays a view.
     pub(super) fn repeat_kv(&mut self, x: Value, heads: u64) -> Value {
         self.ops(4);
         let shape = x.shape.with(1, heads);
+        if x.shape[1] == 1 {
+            let out = Value { shape, strides: x.strides.with(1, 0), ..x };
+            return self.record1(Backward::Repeat, &[x], &[], out);
+        }
         let out = self.alloc(shape, x.dtype);
         let cols = shape.last().copied().unwrap_or(1);
         let rows = (out.numel() as f64 * SHARED_READ / cols.max(1) as f64).ceil() as u64;

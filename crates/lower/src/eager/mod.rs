@@ -82,6 +82,13 @@ impl Value {
         self.shape == other.shape && self.is_dense() && (0..self.shape.len()).all(order)
     }
 
+    /// Does it fill the places from its first element to its last, each once? A part of each row does not, nor does what is repeated.
+    fn is_whole(&self) -> bool {
+        let steps =
+            self.shape.iter().zip(self.strides.iter()).map(|(n, stride)| n.saturating_sub(1) * stride);
+        steps.sum::<u64>() + 1 == self.numel().max(1)
+    }
+
     /// Dense and without overlap, whatever the order of dimensions.
     fn is_dense(&self) -> bool {
         self.shape.dense_like(&self.strides) == self.strides || self.is_contiguous()
