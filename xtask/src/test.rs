@@ -44,7 +44,7 @@ pub fn run(root: &Path, only: &str) -> anyhow::Result<()> {
     step("licences and sources", &|| licences::check(root))?;
     step("dependencies by cargo-deny", &|| {
         needs::install_deny(root)?;
-        succeed(&mut needs::deny(root, &["--offline", "check", "bans", "licenses", "sources"]))
+        succeed(&mut needs::deny(root, &["--locked", "check", "bans", "licenses", "sources"]))
     })?;
     step("advisories", &|| advisories(root))?;
     step("spelling", &|| spelling::check(root))?;
