@@ -109,15 +109,24 @@ pub fn report(runs: &[Run], model: &TimeModel, gpu: &Gpu, detail: bool) {
             busy.n, busy.mean, busy.bias, iter.mean, iter.bias, memory.mean, memory.bias
         );
     }
-    let covered = cases
-        .iter()
-        .filter(|c| c.prediction.low.ms() <= c.run.iter_ms && c.run.iter_ms <= c.prediction.high.ms())
-        .count();
-    println!("  interval covers {:.1} %", 100.0 * covered as f64 / cases.len() as f64);
+    let covered = |what: &str, of: &dyn Fn(&&Case) -> bool, inside: &dyn Fn(&Case) -> bool| {
+        let of: Vec<&Case> = cases.iter().filter(of).collect();
+        let part = of.iter().filter(|c| inside(c)).count() as f64 / of.len().max(1) as f64;
+        println!("  interval of {what:26} n {:6}  covers {:.1} %", of.len(), 100.0 * part);
+    };
+    let gpu_binds = |c: &&Case| c.prediction.gpu_wall > c.prediction.host;
+    let iteration = |c: &Case| (c.prediction.low.ms()..=c.prediction.high.ms()).contains(&c.run.iter_ms);
+    let busy = |c: &Case| {
+        (c.prediction.gpu_busy_low.ms()..=c.prediction.gpu_busy_high.ms()).contains(&c.run.busy_ms)
+    };
+    covered("iteration", &|_| true, &iteration);
+    covered("iteration, GPU binds", &gpu_binds, &iteration);
+    covered("iteration, host binds", &|c| !gpu_binds(c), &iteration);
+    covered("gpu busy", &|_| true, &busy);
     if detail {
         for c in &cases {
             println!(
-                "{:16} b{:<4} {:4} {:5}  iter {:8.2} / {:8.2}  busy {:8.2} / {:8.2}  host {:7.2}  kernels {:5.0} / {:5.0}  mem {:6.0} / {:6.0}",
+                "{:16} b{:<4} {:4} {:5}  iter {:8.2} / {:8.2}  busy {:8.2} [{:.2}, {:.2}] / {:8.2}  host {:7.2}  kernels {:5.0} / {:5.0}  mem {:6.0} / {:6.0}",
                 c.run.model,
                 c.run.batch,
                 c.run.precision,
@@ -125,6 +134,8 @@ pub fn report(runs: &[Run], model: &TimeModel, gpu: &Gpu, detail: bool) {
                 c.prediction.time.ms(),
                 c.run.iter_ms,
                 c.prediction.gpu_busy.ms(),
+                c.prediction.gpu_busy_low.ms(),
+                c.prediction.gpu_busy_high.ms(),
                 c.run.busy_ms,
                 c.prediction.host.ms(),
                 c.prediction.launches,

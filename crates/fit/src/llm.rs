@@ -59,6 +59,7 @@ struct Scored {
     /// Predicted over measured: time, GPU time, memory.
     ratios: [f64; 3],
     inside: bool,
+    busy_inside: bool,
 }
 
 #[derive(Deserialize)]
@@ -150,7 +151,8 @@ fn score(sets: &Sets, file: &str, graph: impl Fn(&Row) -> Result<Option<Graph>>)
             iteration.host.module_calls
         );
         let inside = (p.low.ms()..=p.high.ms()).contains(&row.iter_ms);
-        out.push(Scored { row, host, ratios, inside });
+        let busy_inside = (p.gpu_busy_low.ms()..=p.gpu_busy_high.ms()).contains(&row.gpu_busy_ms);
+        out.push(Scored { row, host, ratios, inside, busy_inside });
     }
     Ok(out)
 }
@@ -179,7 +181,7 @@ fn summary(scored: &[Scored]) {
         let most = |i: usize| of.iter().map(|s| 100.0 * (s.ratios[i] - 1.0).abs()).fold(0.0, f64::max);
         let bias = of.iter().map(|s| 100.0 * (s.ratios[0] - 1.0)).sum::<f64>() / n;
         println!(
-            "{name}: {} rows, time {:.1} % (most {:.1}, bias {bias:+.1}), busy {:.1} ({:.1}), memory {:.1} ({:.1}), in the interval {:.0} %",
+            "{name}: {} rows, time {:.1} % (most {:.1}, bias {bias:+.1}), busy {:.1} ({:.1}), memory {:.1} ({:.1}), in the interval {:.0} %, busy {:.0} %",
             of.len(),
             mean(0),
             most(0),
@@ -187,7 +189,8 @@ fn summary(scored: &[Scored]) {
             most(1),
             mean(2),
             most(2),
-            100.0 * of.iter().filter(|s| s.inside).count() as f64 / n
+            100.0 * of.iter().filter(|s| s.inside).count() as f64 / n,
+            100.0 * of.iter().filter(|s| s.busy_inside).count() as f64 / n
         );
     }
 }
