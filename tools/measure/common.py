@@ -78,11 +78,11 @@ def captured(calls):
     return graph
 
 
-def time_calls(make, span_ms=3.0, most=64, replays=7, long_ms=20.0, capture=True):
+def time_calls(make, span_ms=3.0, most=64, replays=7, long_ms=20.0, capture=True, slow_ms=math.inf):
     """Microseconds of GPU time per call, and the number of input copies.
 
     make() returns a callable with inputs of its own, and the bytes of those inputs. The graph holds about span_ms of
-    calls, at most `most`. capture=False times a plain loop instead, for calls that wait for the GPU.
+    calls, at most `most`. capture=False times a plain loop instead, for calls that wait for the GPU. Calls slower than slow_ms have one copy.
     """
     if not GPU:
         f, _ = make()
@@ -97,6 +97,8 @@ def time_calls(make, span_ms=3.0, most=64, replays=7, long_ms=20.0, capture=True
             f()
         torch.cuda.synchronize()
         est = max(min(replay_ms(calls[0]) for _ in range(2)), 1e-3)
+    if est > slow_ms:
+        calls, copies = calls[:1], 1
     n = max(len(calls), min(most, int(span_ms / est)))
     n = n // len(calls) * len(calls)
 

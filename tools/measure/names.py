@@ -42,23 +42,27 @@ def maker(row):
     return products.maker(row["op"], row["dtype"], shape, empty)
 
 
-def kernels_of(rows):
-    """For each row the list of (name, grid/block), from one profiler session; a spin kernel marks each call's ends."""
+def kernels_of(calls, kinds=("kernel",), warm=False):
+    """For each of the calls (dtype, make, words for messages) the list of (name, grid/block, us), from one profiler session; a spin
+    kernel marks each call's ends. `kinds` may ask for copies and memsets too, `warm` for a call before the one that counts."""
     from torch.profiler import ProfilerActivity, profile
     with profile(activities=[ProfilerActivity.CUDA]) as prof:
-        for row in rows:
-            allow_tf32(row["dtype"] == "tf32")
+        for dtype, make, *words in calls:
+            allow_tf32(dtype == "tf32")
             call = None
             try:
-                call, _ = maker(row)()
+                call, _ = make()
+                if warm:
+                    call()
             except Exception as e:
-                recover(e, "names", row["phase"], row["dtype"], row["shape"])
+                call = None
+                recover(e, "names", dtype, *words)
             torch.cuda._sleep(100)
             if call is not None:
                 try:
                     call()
                 except Exception as e:
-                    recover(e, "names", row["phase"], row["dtype"], row["shape"])
+                    recover(e, "names", dtype, *words)
             torch.cuda._sleep(100)
             del call
             if torch.cuda.memory_reserved() > MOST_BYTES:
@@ -68,7 +72,7 @@ def kernels_of(rows):
         path = os.path.join(d, "trace.json")
         prof.export_chrome_trace(path)
         with open(path) as f:
-            events = [e for e in json.load(f)["traceEvents"] if e.get("cat") == "kernel"]
+            events = [e for e in json.load(f)["traceEvents"] if e.get("cat") in kinds]
     events.sort(key=lambda e: e["ts"])
     found, inside, marks = [], False, 0
     for e in events:
@@ -78,10 +82,10 @@ def kernels_of(rows):
             if inside:
                 found.append([])
         elif inside:
-            args = e["args"]
-            found[-1].append((e["name"][:400].replace("|", "/"), "x".join(map(str, args["grid"])) + "/" + "x".join(map(str, args["block"]))))
-    if marks != 2 * len(rows):
-        raise RuntimeError(f"{marks} marks for {len(rows)} rows")
+            shape = "/".join("x".join(map(str, e["args"].get(k, []))) for k in ("grid", "block"))
+            found[-1].append((e["name"][:400].replace("|", "/"), shape, e["dur"]))
+    if marks != 2 * len(calls):
+        raise RuntimeError(f"{marks} marks for {len(calls)} rows")
     return found
 
 
@@ -92,7 +96,7 @@ def work(number, processes, rows, end, folder):
             if time.time() > end:
                 break
             try:
-                found = kernels_of(rows[start:start + CHUNK])
+                found = kernels_of([(r["dtype"], lambda r=r: maker(r)(), r["phase"], r["shape"]) for r in rows[start:start + CHUNK]])
             except Exception as e:
                 recover(e, "names of rows from", start)
                 continue
@@ -135,7 +139,7 @@ def main():
     out = Table(a.out, columns + ["kernels", "grids"])
     for i, row in enumerate(rows):
         kernels = found.get(i, [])
-        out.row([row[c] for c in columns] + ["|".join(n for n, _ in kernels), "|".join(g for _, g in kernels)])
+        out.row([row[c] for c in columns] + ["|".join(n for n, *_ in kernels), "|".join(g for _, g, _ in kernels)])
     print("rows", out.rows, "named", len(found), flush=True)
 
 

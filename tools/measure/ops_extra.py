@@ -120,6 +120,13 @@ def rnn(dt, kind, phase, persistent=False):
         return None
     train = phase == "bwd" or (not persistent and RND.flip(.3))
     shape = dict(b=b, s=s, input=i, hidden=h, layers=layers, bidirectional=two)
+    return recurrent(dt, kind, phase, train, **shape)
+
+
+def recurrent(dt, kind, phase, train, b, s, input, hidden, layers, bidirectional):
+    """Shape and make of a recurrent layer; `train` asks forward for what backward needs."""
+    i, h, two = input, hidden, bidirectional
+    shape = dict(b=b, s=s, input=i, hidden=h, layers=layers, bidirectional=two)
     if phase == "fwd":
         shape["train"] = train
     mode, cls = MODES[kind]
