@@ -95,7 +95,7 @@ fn example(kind: Kind) -> Value {
         Kind::Compare => json!({ "model": "gpt2", "precision": "bf16", "rank": "cost" }),
         Kind::Roofline => json!({ "model": "resnet50", "gpus": ["h100", "a100"], "precision": "amp" }),
         Kind::Generate => {
-            json!({ "model": "llama-3-8b", "gpu": "h200", "prompt": 2048, "output": 512, "batches": [1, 8, 64] })
+            json!({ "model": "llama-3-8b", "gpu": "h100", "prompt": 2048, "output": 512, "batches": [1, 8, 64] })
         }
         Kind::Parallel => json!({ "model": "llama-2-7b", "cluster": "dgx-h100x4", "tp": 2, "pp": 2 }),
         Kind::Plan => {

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 /// The very same question.
 pub fn same() -> String {
-    json!({ "model": "resnet50", "gpu": "h200", "batch": 64 }).to_string()
+    json!({ "model": "resnet50", "gpu": catalog::USUAL, "batch": 64 }).to_string()
 }
 
 /// Batches that are asked for before the next GPUs are.

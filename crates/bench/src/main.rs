@@ -160,7 +160,7 @@ fn predict_once(gpu: &Gpu) -> Result<usize, Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let gpu = catalog::find("h200")?;
+    let gpu = catalog::find(catalog::USUAL)?;
     let model = TimeModel::embedded();
     let calls = calls()?;
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -81,8 +81,7 @@ pub const GAMING: [&str; 2] = ["titan-xp", "gtx-1080-ti"];
 pub const DATA_CENTRE: [&str; 2] = ["p100-pcie", "v100-sxm2-16gb"];
 
 /// The same question today.
-pub const TODAY: [&str; 9] =
-    ["rtx-4090", "rtx-5090", "l4", "l40s", "a100-sxm-80gb", "h100-sxm", "h200", "b200", "mi300x"];
+pub use preflop_gpu::catalog::TODAY;
 
 /// What can stop the study.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

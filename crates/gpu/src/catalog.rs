@@ -81,6 +81,13 @@ pub const FILES: &[(&str, &str)] = files!(
     "mi325x"
 );
 
+/// The GPU of questions that name none.
+pub const USUAL: &str = "h200";
+
+/// GPUs that are compared where nobody names any: one of each class that is sold or rented today.
+pub const TODAY: [&str; 9] =
+    ["rtx-4090", "rtx-5090", "l4", "l40s", "a100-sxm-80gb", "h100-sxm", "h200", "b200", "mi300x"];
+
 /// Names of all GPUs, in catalogue order.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(name, _)| *name)

@@ -65,7 +65,7 @@ fn median(rounds: &[[f64; 2]], which: usize) -> f64 {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let gpu = catalog::find("h200")?;
+    let gpu = catalog::find(catalog::USUAL)?;
     let rows = rows();
     let calls: Vec<OpCall> = rows
         .iter()
@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let table = RecordBatch::try_new(Arc::new(Schema::new(fields)), (0..4).map(column).collect())?;
     let engine = Engine::new(TimeModel::embedded(), Box::new(Built))?;
     let model = TimeModel::embedded();
-    let question = Question { fixed: vec![("gpu".into(), "h200".into())], keep: Keep::All };
+    let question = Question { fixed: vec![("gpu".into(), catalog::USUAL.into())], keep: Keep::All };
     let pools: Vec<rayon::ThreadPool> = [1, 2]
         .iter()
         .map(|count| rayon::ThreadPoolBuilder::new().num_threads(*count).build())

@@ -8,7 +8,7 @@ use crate::output::{self, Align, Output};
 use anyhow::Context as _;
 use clap::Args;
 use flate2::read::GzDecoder;
-use preflop_core::gpu::Gpu;
+use preflop_core::gpu::{Gpu, catalog};
 use preflop_core::model::{LowerOptions, Mode, Precision, lower, zoo};
 use preflop_core::ops::row;
 use preflop_core::schedule::Schedule as _;
@@ -37,7 +37,7 @@ pub struct ValidateArgs {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// GPU of rows that have no `gpu` column
-    #[arg(long, default_value = "h200")]
+    #[arg(long, default_value = catalog::USUAL)]
     gpu: String,
     /// Score several GPUs: collectives, parallel iterations, FSDP, DDP and memory, on the files of `--data`
     #[arg(long)]
