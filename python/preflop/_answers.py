@@ -464,6 +464,7 @@ class ParallelAnswer(TypedDict):
     scaling_efficiency: float | None
     seq: int
     timeline: list[TimelineBar]
+    tokens_hours: NotRequired[float]
     tokens_per_s: float
     tokens_per_s_per_gpu: float
     unmeasured: list[str]
@@ -606,6 +607,7 @@ class Prediction(TypedDict):
     flops: float
     gpu_busy_ms: float
     gpu_memory_mib: float
+    gpu_wall_ms: float
     high_ms: float
     host_ms: float
     iteration_ms: float

@@ -105,7 +105,9 @@ class Prediction:
     iteration_ms: float
     low_ms: float
     high_ms: float
+    #: Time of all kernels, and time in which the GPU works: less where several run at once.
     gpu_busy_ms: float
+    gpu_wall_ms: float
     host_ms: float
     memory_mib: float
     fits: bool
@@ -148,7 +150,7 @@ class Prediction:
         rows = [
             ["iteration", f"{digits(self.iteration_ms)} ms", f"{digits(self.low_ms)} to {digits(self.high_ms)}"],
             ["throughput", f"{digits(self.samples_per_s)} /s", "samples"],
-            ["GPU busy", f"{digits(self.gpu_busy_ms)} ms", f"bound by {self.bound}"],
+            ["GPU busy", f"{digits(self.gpu_wall_ms)} ms", f"bound by {self.bound}"],
             ["host", f"{digits(self.host_ms)} ms", ""],
             ["memory", f"{digits(self.memory_mib)} MiB", f"{fits} in {digits(self.gpu_memory_mib)}"],
         ]

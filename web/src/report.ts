@@ -25,7 +25,7 @@ function headline(g: GpuSummary, measured: boolean): HTMLElement {
     g.memory_mib === null || g.needed_mib === null
       ? card("memory", "not recorded", `the GPU has ${digits(g.gpu_memory_mib / 1024)} GiB`)
       : card("memory", `${digits(g.memory_mib / 1024)} GiB`, `${digits(g.needed_mib / 1024)} with reserve, ${g.fits ? "fits in" : "does not fit in"} ${digits(g.gpu_memory_mib / 1024)}`),
-    card("binds", g.bound, `GPU ${time(g.gpu_busy_ms * 1e3)}, host ${time(g.host_ms * 1e3)}`),
+    card("binds", g.bound, `GPU ${time(g.gpu_wall_ms * 1e3)}, host ${time(g.host_ms * 1e3)}`),
     g.usd_per_hour === null
       ? card("cost", "no price known", "give --usd-per-hour")
       : g.usd_per_million_samples === null
@@ -68,7 +68,7 @@ const GPUS: Column<GpuSummary>[] = [
   { title: "iteration", value: (g) => g.iteration_ms, text: (g) => time(g.iteration_ms * 1e3) },
   { title: "90 % interval", value: (g) => g.low_ms, text: (g) => `${time(g.low_ms * 1e3)} to ${time(g.high_ms * 1e3)}` },
   { title: "samples/s", value: (g) => g.samples_per_s ?? 0, text: (g) => (g.samples_per_s === null ? "-" : digits(g.samples_per_s)) },
-  { title: "GPU busy", value: (g) => g.gpu_busy_ms, text: (g) => time(g.gpu_busy_ms * 1e3) },
+  { title: "GPU busy", value: (g) => g.gpu_wall_ms, text: (g) => time(g.gpu_wall_ms * 1e3) },
   { title: "binds", value: (g) => g.bound, text: (g) => g.bound },
   { title: "fits", value: (g) => String(g.fits), text: (g) => (g.fits === null ? "-" : g.fits ? "yes" : "no") },
   { title: "$/h", value: (g) => g.usd_per_hour ?? Infinity, text: (g) => (g.usd_per_hour === null ? "-" : digits(g.usd_per_hour)), hint: "price of an hour" },

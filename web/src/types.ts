@@ -22,6 +22,7 @@ export interface GpuSummary {
   fits: boolean | null;
   bound: string;
   gpu_busy_ms: number;
+  gpu_wall_ms: number;
   host_ms: number;
   usd_per_hour: number | null;
   price_date: string | null;

@@ -81,7 +81,10 @@ pub struct Answer<'a> {
     pub high_ms: f64,
     /// What the interval rests on.
     pub evidence: &'static str,
+    /// Time of all kernels.
     pub gpu_busy_ms: f64,
+    /// Time in which the GPU works: less than that of all kernels where several run at once.
+    pub gpu_wall_ms: f64,
     pub host_ms: f64,
     /// Kernels that a profiler would count.
     pub kernels: f64,
@@ -238,6 +241,7 @@ impl<'a> Answer<'a> {
             high_ms: p.high.ms(),
             evidence: p.evidence.name(),
             gpu_busy_ms: p.gpu_busy.ms(),
+            gpu_wall_ms: p.gpu_wall.ms(),
             host_ms: p.host.ms(),
             kernels: p.launches,
             memory_mib: m.peak.mib(),

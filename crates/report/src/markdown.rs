@@ -132,7 +132,7 @@ fn gpus(out: &mut String, gpus: &[GpuSummary]) -> std::fmt::Result {
             ms(g.low_ms),
             ms(g.high_ms),
             g.samples_per_s.map_or_else(dash, three),
-            ms(g.gpu_busy_ms),
+            ms(g.gpu_wall_ms),
             ms(g.host_ms),
             g.bound,
         )?;

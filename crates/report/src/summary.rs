@@ -26,7 +26,10 @@ pub struct GpuSummary {
     pub gpu_memory_mib: f64,
     pub fits: Option<bool>,
     pub bound: &'static str,
+    /// Time of all kernels.
     pub gpu_busy_ms: f64,
+    /// Time in which the GPU works: less than that of all kernels where several run at once.
+    pub gpu_wall_ms: f64,
     pub host_ms: f64,
     pub usd_per_hour: Option<f64>,
     pub price_date: Option<Date>,
@@ -69,6 +72,7 @@ impl GpuSummary {
             fits: Some(reserve.fits(prudent, gpu)),
             bound: prediction.bound.name(),
             gpu_busy_ms: prediction.gpu_busy.ms(),
+            gpu_wall_ms: prediction.gpu_wall.ms(),
             host_ms: prediction.host.ms(),
             ..Self::priced(quote, Some(samples_per_s))
         }

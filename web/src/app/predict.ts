@@ -44,7 +44,7 @@ function cards(p: Prediction): HTMLElement {
   return el("div", { class: "cards" },
     p.tokens_per_s === undefined ? card("throughput", "throughput", `${digits(p.samples_per_s)} /s`, "samples per second")
       : card("throughput", "throughput", `${digits(p.tokens_per_s)} tokens/s`, `${digits(p.samples_per_s)} samples per second; MFU ${percent(p.mfu ?? 0)}: the model's own FLOPs over the peak of its products`),
-    card("bound", "binds", BOUND_NAMES[p.bound], `GPU busy ${time(p.gpu_busy_ms * 1e3)}, host ${time(p.host_ms * 1e3)}`),
+    card("bound", "binds", BOUND_NAMES[p.bound], `GPU busy ${time(p.gpu_wall_ms * 1e3)}, host ${time(p.host_ms * 1e3)}`),
     card("memory", "memory", `${digits(p.memory_mib / 1024)} GiB`, `${p.fits ? "fits in" : `DOES NOT FIT (${p.largest_batch ? `a batch of ${p.largest_batch} would` : "no batch does"}) in`} ${digits(p.gpu_memory_mib / 1024)} GiB; ${memoryParts(p)}`),
     card("work", "work", si(p.flops, "FLOP"), `${si(p.dram_bytes, "B")} through DRAM, ${si(p.parameters, "").trim()} parameters`));
 }

@@ -533,6 +533,8 @@ export type ParallelAnswer = {
   seq: number;
   /** One iteration: a row for each pipeline stage. */
   timeline: TimelineBar[];
+  /** Hours for the tokens that were asked about. */
+  tokens_hours?: number;
   tokens_per_s: number;
   tokens_per_s_per_gpu: number;
   /** Parts of the plan that were checked against no measurements. */
@@ -700,15 +702,18 @@ export type Prediction = {
   /** The 16-bit format that autocast takes on this GPU, where the run has autocast. */
   autocast?: string;
   bound: string;
-  /** Where it does not fit, what would make it: on this GPU, the least costly first, on another, on several. */
+  /** Where it does not fit and that was asked for, what would make it: on this GPU, the least costly first, on another, on several. */
   changes?: Change[];
   dram_bytes: number;
   /** What the interval rests on. */
   evidence: string;
   fits: boolean;
   flops: number;
+  /** Time of all kernels. */
   gpu_busy_ms: number;
   gpu_memory_mib: number;
+  /** Time in which the GPU works: less than that of all kernels where several run at once. */
+  gpu_wall_ms: number;
   high_ms: number;
   host_ms: number;
   iteration_ms: number;
