@@ -6,9 +6,9 @@ use clap::Args;
 use preflop_cluster::asked::AskedStrategy;
 pub use preflop_cluster::asked::formats;
 use preflop_cluster::cluster::ClusterFile;
-use preflop_cluster::model::{Attention, Stack};
+use preflop_cluster::model::Stack;
 use preflop_cluster::node;
-use preflop_cluster::strategy::{Fsdp, Offload, Recompute, Schedule, Strategy};
+use preflop_cluster::strategy::{Fsdp, Offload, Recompute, Schedule};
 use preflop_cluster::{Cluster, Node};
 use preflop_core::cost::{Catalogue, Pricing};
 use std::path::Path;
@@ -159,8 +159,8 @@ impl ParallelArgs {
         }
     }
 
-    /// The strategy on this cluster: what is not said follows from what is.
-    pub fn strategy(&self, cluster: &Cluster, attention: Attention) -> Strategy {
+    /// What is said of the plan.
+    pub fn asked(&self) -> AskedStrategy {
         AskedStrategy {
             tp: self.tp,
             dp: self.dp,
@@ -168,6 +168,7 @@ impl ParallelArgs {
             cp: self.cp,
             ep: self.ep,
             interleave: self.interleave,
+            batch: None,
             micro_batch: self.micro_batch,
             global_batch: self.global_batch,
             recompute: self.recompute,
@@ -178,7 +179,6 @@ impl ParallelArgs {
             offload: self.offload,
             stack: self.stack,
         }
-        .strategy(cluster, attention)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::error::InputError;
 use crate::sink::{self, Sink};
 use anyhow::Context as _;
 pub use preflop_core::units::format::{
-    count, counted, flops, grouped, memory, milliseconds, percent, si, three_digits, time, traffic,
+    count, counted, duration, flops, grouped, memory, milliseconds, percent, si, three_digits, time, traffic,
 };
 pub use preflop_core::units::text::{Align, hanging, wrapped};
 use serde::Serialize;

@@ -74,8 +74,7 @@ impl<'a> Report<'a> {
     pub fn set_words(&mut self, words: Option<Words>, wanted: Option<u64>) {
         self.answer.words = words;
         self.wanted = wanted;
-        self.answer.tokens_hours =
-            words.zip(wanted).map(|(w, n)| words::time_of(n as f64, w.tokens_per_s).0 / 3600.0);
+        self.answer.tokens_hours = words.zip(wanted).map(|(w, n)| words::hours_of(n, w.tokens_per_s));
     }
 
     /// Adds what would make it fit.
@@ -223,7 +222,10 @@ impl<'a> Report<'a> {
 
     fn binding(&self) -> String {
         let ms = |x: f64| output::time(Seconds(x / 1e3));
-        let (busy, host) = (ms(self.answer.gpu_busy_ms), ms(self.answer.host_ms));
+        let host = ms(self.answer.host_ms);
+        let (kernels, wall) = (self.answer.gpu_busy_ms, self.answer.gpu_wall_ms);
+        let beside = kernels > 1.01 * wall;
+        let busy = if beside { format!("{} (kernels of {} side by side)", ms(wall), ms(kernels)) } else { ms(wall) };
         match self.answer.bound {
             Bound::Host => format!("host: it needs {host} to launch what the GPU does in {busy}"),
             bound => format!("{}: the GPU is busy for {busy}, the host for {host}", bound.name()),
@@ -309,12 +311,8 @@ impl<'a> Report<'a> {
             out.push(self.how_to_fit());
         }
         if let (Some(hours), Some(n)) = (self.answer.tokens_hours, self.wanted) {
-            let time = output::time(Seconds(hours * 3600.0));
-            out.push(format!(
-                "{} tokens take {time} ({} hours of this GPU).",
-                output::si(n as f64, "").trim_end(),
-                output::three_digits(hours)
-            ));
+            let time = output::duration(Seconds(hours * 3600.0));
+            out.push(format!("{} tokens take {time} of this GPU.", output::si(n as f64, "").trim_end()));
         }
         out.extend(self.what_would_help());
         out.extend(self.answer.question.notes.iter().map(|n| format!("Note: {n}")));

@@ -12,6 +12,9 @@ use preflop_core::time::TimeModel;
 use preflop_core::units::Bytes;
 use std::io::{self, Write};
 
+/// Longest options that stand beside their change; longer ones stand below all, so that no column has to go for them.
+const WIDEST_HOW: usize = 44;
+
 /// What would make a run fit that does not, on one GPU, on another and on several.
 pub fn changes(
     (model, run): (&str, &RunArgs),
@@ -64,6 +67,12 @@ pub fn write(changes: &[Change], out: &mut impl Write, output: &Output) -> io::R
     grid.add("memory", Align::Right, 2, changes.iter().map(memory));
     let time = |c: &Change| format!("{} x", three_digits(c.time_ratio));
     grid.add("time/sample", Align::Right, 0, changes.iter().map(time));
-    grid.add("how", Align::Keep, 1, changes.iter().map(|c| c.options.join(" ")));
-    grid.write(out, output).map(drop)
+    let how: Vec<String> = changes.iter().map(|c| c.options.join(" ")).collect();
+    let is_long = |how: &&String| how.len() > WIDEST_HOW;
+    grid.add("how", Align::Keep, 1, how.iter().map(|h| if is_long(&h) { "below".into() } else { h.clone() }));
+    let is_hidden = grid.write(out, output)?.contains(&"how");
+    for (change, how) in changes.iter().zip(&how).filter(|(_, how)| is_hidden || is_long(how)) {
+        writeln!(out, "{}", output::hanging(&format!("  {}: ", change.change), how, output.width))?;
+    }
+    Ok(())
 }

@@ -32,7 +32,7 @@ pub struct RunArgs {
     pub dims: Vec<(String, u64)>,
 
     /// Number formats; `pytorch` is what PyTorch does unless told otherwise, TF32 in convolutions and fp32 products; `fp32` is without
-    /// TF32; `amp` is autocast over fp32 weights [default: pytorch; bf16 with a cluster, for prefill and for decode]
+    /// TF32; `amp` is autocast over fp32 weights [default: pytorch; bf16 for language models on a cluster, for prefill and for decode]
     #[arg(long, value_name = "FORMAT", value_parser = precision())]
     pub precision: Option<Precision>,
 

@@ -407,3 +407,58 @@ fn a_trace_has_whole_events_in_order_on_every_row() {
     }
     assert!(names >= 4 && ends.len() >= 4);
 }
+
+#[test]
+fn what_is_said_of_one_gpu_holds_on_several_or_is_refused() {
+    let gpt2 =
+        |more: &[&str]| json(&[&["predict", "gpt2", "--cluster", "4xh100", "--fsdp", "full"], more].concat());
+    // The same words of one GPU and of a plan are the same run.
+    for (one, plan) in [
+        (&["--batch", "4"][..], &["--micro-batch", "4"][..]),
+        (&["--checkpoint", "full"], &["--recompute", "full"]),
+        (&["--run", "eager"], &["--stack", "eager"]),
+        (&["--batch", "8", "--pp", "2"], &["--global-batch", "16", "--pp", "2"]),
+    ] {
+        assert_eq!(gpt2(one), gpt2(plan), "{one:?}");
+        assert_ne!(gpt2(one)["iteration_ms"], gpt2(&[])["iteration_ms"], "{one:?}");
+    }
+    // What no plan has a word for is run whole by every GPU.
+    let states = |more: &[&str]| gpt2(&[&["--batch", "4"], more].concat())["memory_mib"].as_f64().unwrap();
+    assert!(states(&["--optimizer", "sgd"]) < states(&["--optimizer", "adam:single"]));
+    // And refused where the model is cut.
+    for (more, says) in [
+        (&["--tp", "2", "--run", "graph"][..], "`--run`"),
+        (&["--tp", "2", "--optimizer", "sgd"], "`--optimizer`"),
+        (&["--pp", "2", "--checkpoint", "every=2"], "`--checkpoint`"),
+        (&["--recompute", "full", "--optimizer", "sgd"], "with `--optimizer`"),
+        (&["--batch", "4", "--global-batch", "64"], "give one of them"),
+        (&["--launches"], "one GPU"),
+    ] {
+        let words = [&["predict", "gpt2", "--cluster", "4xh100", "--fsdp", "full"], more].concat();
+        assert!(said(&words).contains(says), "{more:?}: {}", said(&words));
+    }
+    for command in [
+        &["plan", "gpt2", "--cluster", "dgx-h100", "--global-batch", "64"][..],
+        &["scale", "gpt2", "--node", "dgx-h100", "--gpus", "8..16"],
+    ] {
+        for option in
+            ["--batch 4", "--run graph", "--optimizer sgd", "--lora 8", "--checkpoint full", "--mode infer"]
+        {
+            let words = [command, &option.split(' ').collect::<Vec<_>>()[..]].concat();
+            assert!(said(&words).contains("how one GPU runs a model"), "{words:?}");
+        }
+    }
+    // A format that the GPU lacks is not replaced by another.
+    assert!(
+        said(&["predict", "gpt2", "--cluster", "8xv100", "--precision", "bf16"])
+            .contains("nearest it has is fp16")
+    );
+}
+
+#[test]
+fn tokens_of_a_whole_training_take_as_long_as_their_rate_says() {
+    let answer = json(&["predict", "gpt2", "--cluster", "8xh100", "--tokens", "10B"]);
+    let hours = 1e10 / answer["tokens_per_s"].as_f64().unwrap() / 3600.0;
+    assert!((answer["tokens_hours"].as_f64().unwrap() / hours - 1.0).abs() < 1e-12);
+    assert!(said(&["predict", "resnet50", "--cluster", "8xh100", "--tokens", "10B"]).contains("does not"));
+}

@@ -50,8 +50,7 @@ fn every_change_that_is_named_makes_it_fit_in_the_time_that_is_named() {
         elsewhere += usize::from(change["gpu"].is_string());
     }
     assert!(together > 0 && elsewhere > 0, "{changes:?}");
-    let sharded = changes.iter().find(|c| c["gpus"].as_u64() > Some(1)).unwrap();
-    assert!(sharded["fits"] == true && sharded["options"][1] == "--fsdp full", "{sharded}");
+    assert!(changes.iter().any(|c| c["gpus"].as_u64() > Some(1)), "{changes:?}");
     // On this GPU, the least costly first.
     let here: Vec<f64> = changes
         .iter()
@@ -59,6 +58,30 @@ fn every_change_that_is_named_makes_it_fit_in_the_time_that_is_named() {
         .map(|c| c["time_ratio"].as_f64().unwrap())
         .collect();
     assert!(!here.is_empty() && here.is_sorted(), "{here:?}");
+}
+
+#[test]
+fn a_run_sharded_over_several_gpus_takes_what_is_named_whichever_way_it_goes() {
+    for args in [
+        &["predict", "gpt2-xl", "--gpu", "rtx-4090", "--batch", "4"][..],
+        &["predict", "gpt2-xl", "--gpu", "rtx-4090", "--run", "compile"],
+        &["predict", "llama-2-7b", "--gpu", "l40s", "--precision", "bf16", "--batch", "1", "--seq", "1024"],
+        // No plan has words for these: every GPU runs the whole model.
+        &["predict", "gpt2-xl", "--gpu", "rtx-4090", "--optimizer", "sgd", "--run", "graph"],
+        &["predict", "resnet152", "--gpu", "t4", "--batch", "512"],
+    ] {
+        let said = json(args);
+        let sharded = said["changes"].as_array().unwrap().iter().find(|c| c["gpus"].as_u64() > Some(1));
+        let Some(sharded) = sharded else {
+            assert!(args.contains(&"resnet152"), "{args:?}: {said}");
+            continue;
+        };
+        let then = changed(args, sharded);
+        assert_eq!((&sharded["fits"], &then["fits"]), (&Value::Bool(true), &Value::Bool(true)), "{sharded}");
+        for name in ["iteration_ms", "memory_mib", "samples_per_s"] {
+            assert!(close(&sharded[name], &then[name]), "{name}: {sharded}\n{}", then[name]);
+        }
+    }
 }
 
 #[test]

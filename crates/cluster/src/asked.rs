@@ -21,9 +21,11 @@ pub struct AskedStrategy {
     pub ep: Option<u64>,
     /// Model chunks of a pipeline rank.
     pub interleave: Option<u64>,
+    /// Sequences of an iteration on each copy of the model: without a pipeline one microbatch.
+    pub batch: Option<u64>,
     /// Sequences of a microbatch.
     pub micro_batch: Option<u64>,
-    /// Sequences of an iteration; four microbatches for each pipeline stage and copy where it is not given.
+    /// Sequences of an iteration over all; with a pipeline four microbatches for each stage and copy where neither is given.
     pub global_batch: Option<u64>,
     /// What is computed again in backward.
     pub recompute: Option<Recompute>,
@@ -47,8 +49,10 @@ impl AskedStrategy {
         let (tp, cp, pp) = (self.tp.unwrap_or(1), self.cp.unwrap_or(1), self.pp.unwrap_or(1));
         let cut = tp.saturating_mul(cp).saturating_mul(pp);
         let dp = self.dp.unwrap_or_else(|| (cluster.gpus() / cut.max(1)).max(1));
-        let micro_batch = self.micro_batch.unwrap_or(1);
+        let whole = self.batch.filter(|_| pp == 1);
+        let micro_batch = self.micro_batch.or(whole).unwrap_or(1);
         let microbatches = if pp > 1 { 4 * pp } else { 1 };
+        let of_a_copy = self.batch.unwrap_or_else(|| micro_batch.saturating_mul(microbatches));
         Strategy {
             tp,
             cp,
@@ -57,9 +61,7 @@ impl AskedStrategy {
             ep: self.ep.unwrap_or(1),
             interleave: self.interleave.unwrap_or(1),
             micro_batch,
-            global_batch: self
-                .global_batch
-                .unwrap_or_else(|| dp.saturating_mul(micro_batch).saturating_mul(microbatches)),
+            global_batch: self.global_batch.unwrap_or_else(|| dp.saturating_mul(of_a_copy)),
             sequence_parallel: self.sequence_parallel,
             zero: self.zero.unwrap_or(0),
             fsdp: self.fsdp.or((self.zero == Some(3)).then_some(Fsdp::Full)),

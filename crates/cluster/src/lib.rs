@@ -22,6 +22,7 @@ pub mod node;
 pub mod plan;
 pub mod rank;
 pub mod room;
+pub mod run;
 pub mod scale;
 pub mod strategy;
 pub mod timeline;

@@ -172,8 +172,13 @@ impl<'a, Network: FnMut(u64) -> Option<Graph>> Room<'a, Network> {
     }
 
     /// The run as it was asked for.
-    pub fn asked(&self) -> (&'a Iteration, LowerOptions) {
-        (self.iteration, self.options)
+    pub fn asked(&self) -> (&'a Iteration, LowerOptions, Form) {
+        (self.iteration, self.options, self.form)
+    }
+
+    /// Its network, as asked for but for layout and checkpoints.
+    pub fn network(&mut self) -> Option<Graph> {
+        (self.network)(self.iteration.samples)
     }
 
     fn change(&self, at: &Misfit<'_>, way: &Way, fits: bool, before: f64, known: &mut Known) -> Change {
@@ -230,7 +235,7 @@ impl<'a, Network: FnMut(u64) -> Option<Graph>> Room<'a, Network> {
 
     /// Single changes that this run can have on this GPU.
     fn levers(&mut self, at: &Misfit<'_>) -> Vec<Lever> {
-        let Some(graph) = (self.network)(self.iteration.samples) else { return Vec::new() };
+        let Some(graph) = self.network() else { return Vec::new() };
         let mut out = Vec::new();
         let precision = self.options.precision;
         for to in [Precision::Amp, Precision::Bf16] {

@@ -14,7 +14,6 @@ use preflop_core::dtype::Dtype;
 use preflop_core::model::{Graph, Iteration, Stage};
 use preflop_core::ops::Op;
 use preflop_core::time::IterationPrediction;
-use preflop_core::units::Seconds;
 use serde::Serialize;
 
 /// What one iteration says about tokens.
@@ -105,9 +104,9 @@ pub fn usd_per_million_tokens(usd_per_hour: f64, tokens_per_s: f64) -> f64 {
     usd_per_hour / 3600.0 / tokens_per_s * 1e6
 }
 
-/// Time that so many tokens take.
-pub fn time_of(tokens: f64, tokens_per_s: f64) -> Seconds {
-    Seconds(tokens / tokens_per_s)
+/// Hours that so many tokens take.
+pub fn hours_of(tokens: u64, tokens_per_s: f64) -> f64 {
+    tokens as f64 / tokens_per_s / 3600.0
 }
 
 #[cfg(test)]

@@ -151,6 +151,7 @@ impl<'a> Job<'a> {
                 cp: size("cp")?,
                 ep: size("ep")?,
                 interleave: size("interleave")?,
+                batch: None,
                 micro_batch: size("micro_batch")?,
                 global_batch: size("global_batch")?,
                 recompute: pick(columns, "recompute", row, &RECOMPUTES)?,
@@ -200,16 +201,21 @@ impl<'a> Job<'a> {
             }
             let mode = self.mode.mode();
             let options = graph.settled(LowerOptions { mode, precision, optimizer: self.optimizer });
-            let run = RunForm {
-                run: self.run,
-                channels_last: form.channels_last,
-                checkpoint: form.checkpoint,
-                autotuned: form.autotuned,
-            };
+            let run = self.launched(form);
             run.shape(&mut graph, options.mode).map_err(|e| e.to_string())?;
             let iteration = run.lower(&graph, &options).map_err(|e| e.to_string())?;
             Ok(Lowered { graph, iteration, options })
         })
+    }
+
+    /// The form as the core takes it.
+    pub(crate) fn launched(&self, form: Form) -> RunForm {
+        RunForm {
+            run: self.run,
+            channels_last: form.channels_last,
+            checkpoint: form.checkpoint,
+            autotuned: form.autotuned,
+        }
     }
 
     fn on_one(&self, engine: &Engine, gpu: &Gpu, is_changed: bool) -> Result<JobAnswer, String> {

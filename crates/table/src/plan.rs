@@ -5,20 +5,17 @@ use crate::choices::Step;
 use crate::engine::Engine;
 use crate::jobs::{Form, Job};
 use preflop_cluster::Cluster;
-use preflop_cluster::asked::{AskedStrategy, formats};
-use preflop_cluster::data_parallel::{self, Sharding};
-use preflop_cluster::iteration::{Setting, ShardCosts};
+use preflop_cluster::asked::formats;
 use preflop_cluster::memory::RankMemory;
 use preflop_cluster::model::{Attention, Transformer};
 use preflop_cluster::plan::power;
 use preflop_cluster::rank::CoreTimes;
+use preflop_cluster::run::{Copies, Part, Roles, Way};
 use preflop_cluster::strategy::Strategy;
 use preflop_core::Gpu;
 use preflop_core::cost::rank::usd_per_million_samples;
-use preflop_core::cost::{Reserve, fit};
-use preflop_core::model::Precision;
-use preflop_core::schedule::Schedule as _;
-use preflop_core::units::Bytes;
+use preflop_core::cost::{Reserve, search};
+use preflop_core::model::{Checkpoint, LowerOptions, Mode, Precision};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -26,9 +23,6 @@ const MIB: f64 = 1_048_576.0;
 pub(crate) fn predict(engine: &Engine, job: &Job<'_>, gpu: Option<&Gpu>) -> Result<JobAnswer, String> {
     if job.mode != Step::Train {
         return Err("a `cluster` is for training; other modes are for one GPU".to_string());
-    }
-    if job.form.lora.is_some() {
-        return Err("`lora` is for one GPU; its adapters are not cut yet".to_string());
     }
     let text = |e: preflop_cluster::ClusterError| e.to_string();
     let mut cluster = engine.source.cluster(job.cluster.unwrap_or_default())?;
@@ -41,19 +35,31 @@ pub(crate) fn predict(engine: &Engine, job: &Job<'_>, gpu: Option<&Gpu>) -> Resu
     if cluster.count > 1 && cluster.node.network.0 <= 0.0 {
         return Err(format!("`{}` has {} nodes and no network between them", cluster.name, cluster.count));
     }
+    if let Some(lacks) = job.precision.and_then(|precision| search::lacks(&cluster.node.gpu, precision)) {
+        return Err(lacks);
+    }
     let precision = job.precision.unwrap_or(Precision::Bf16);
-    let lowered = job.lowered(engine, precision, Form { eager_attention: false, ..job.form })?;
+    // Roles are those of the model as it is: how it is run is the plan's.
+    let plain = Job { run: None, optimizer: None, ..job.clone() };
+    let form = Form { eager_attention: false, lora: None, checkpoint: Checkpoint::None, ..job.form };
+    let lowered = plain.lowered(engine, precision, form)?;
     let attention = if job.form.eager_attention { Attention::Eager } else { Attention::Fused };
-    let strategy = job.asked.strategy(&cluster, attention);
-    let cuts =
-        [strategy.tp, strategy.cp, strategy.pp, strategy.ep, strategy.interleave].iter().any(|n| *n > 1);
+    let part = Part {
+        batch: job.batch,
+        options: LowerOptions { mode: Mode::Train, precision, optimizer: job.optimizer },
+        form: job.launched(job.form),
+        adapters: job.form.lora.is_some(),
+        recorded: lowered.graph.fixed.is_some(),
+    };
     let transformer = Transformer::recognise(&lowered.graph.name, &lowered.iteration);
-    match &transformer {
-        Ok(model) if lowered.graph.fixed.is_none() || cuts => {
+    match (job.asked.way(&part, &transformer, &cluster, attention).map_err(text)?, &transformer) {
+        (Way::Cut(strategy), Ok(model)) => {
             sharded(engine, job, &cluster, model, lowered.graph.seq.unwrap_or(0), &strategy)
         }
-        Err(error) if cuts => Err(error.to_string()),
-        _ => replicated(engine, job, &cluster, &strategy),
+        (Way::Cut(strategy) | Way::Copied(strategy), of) => {
+            let usual = if of.is_ok() { Precision::Bf16 } else { Precision::default() };
+            replicated(engine, job, &cluster, &strategy, job.precision.unwrap_or(usual))
+        }
     }
 }
 
@@ -73,23 +79,12 @@ fn sharded(
 ) -> Result<JobAnswer, String> {
     let text = |e: preflop_cluster::ClusterError| e.to_string();
     let times = CoreTimes { model: &engine.model, gpu: &cluster.node.gpu };
-    let [dtype, product] = formats(job.precision, &cluster.node.gpu);
-    let setting = Setting {
-        model,
-        seq,
-        dtype,
-        product,
-        cluster,
-        collectives: &engine.collectives,
-        contention: None,
-        host: strategy.stack.host(),
-    };
-    strategy.check(model, seq, cluster).map_err(text)?;
-    let costs = ShardCosts::new(model, strategy.shard(seq, dtype, product), &times);
-    let outcome = setting.predict(strategy, &costs, &times).map_err(text)?;
+    let (dtypes, collectives) = (formats(job.precision, &cluster.node.gpu), &engine.collectives);
+    let roles = Roles { model, seq, dtypes, cluster, times: &times, collectives };
+    let (outcome, _) = roles.predict(strategy).map_err(text)?;
     let (low, high) = outcome.ends();
     let fullest = outcome.fullest();
-    let watts = power(&outcome.breakdown, &setting) * strategy.gpus() as f64;
+    let watts = power(&outcome.breakdown, &roles.setting(strategy.stack)) * strategy.gpus() as f64;
     Ok(answer(
         [outcome.time, low, high],
         fullest.map_or(0.0, RankMemory::reserved) / MIB,
@@ -107,48 +102,20 @@ fn replicated(
     job: &Job<'_>,
     cluster: &Cluster,
     strategy: &Strategy,
+    precision: Precision,
 ) -> Result<JobAnswer, String> {
-    strategy.check_count(cluster).map_err(|e| e.to_string())?;
-    let known = AskedStrategy {
-        dp: job.asked.dp,
-        zero: job.asked.zero,
-        fsdp: job.asked.fsdp,
-        ..AskedStrategy::default()
-    };
-    if job.asked != known {
-        return Err(format!(
-            "`{}` is no transformer whose layers can be cut: only `dp`, `zero` and `fsdp` are known for it",
-            job.model
-        ));
-    }
-    let lowered = job.lowered(engine, job.precision.unwrap_or_default(), job.form)?;
-    let iteration = &lowered.iteration;
-    let one = engine.model.predict_iteration(iteration, &cluster.node.gpu);
-    let sharding = match (strategy.fsdp, strategy.stage()) {
-        (Some(how), _) => Sharding::Shards(how),
-        (None, 1 | 2) => Sharding::States,
-        _ => Sharding::Copies,
-    };
+    let lowered = job.lowered(engine, precision, job.form)?;
+    let times = CoreTimes { model: &engine.model, gpu: &cluster.node.gpu };
     let size = lowered.options.precision.weight_bytes();
-    let p = data_parallel::predict(
-        iteration,
-        &one,
-        cluster,
-        &engine.collectives,
-        sharding,
-        size,
-        data_parallel::EVEN_IMBALANCE,
-    );
-    let peak =
-        data_parallel::peak(iteration, fit::prudent_peak(iteration), cluster, strategy.stage(), p.bytes);
-    let (low, high) = p.interval.around(p.time);
-    let reserve = Reserve::default();
+    let copies = Copies::predict(&lowered.iteration, &times, cluster, &engine.collectives, strategy, size);
+    let time = copies.data.time;
+    let (low, high) = copies.data.interval.around(time);
     Ok(answer(
-        [p.time, low, high],
-        Bytes(peak).mib(),
-        reserve.needed(Bytes(peak)).mib(),
-        reserve.fits(Bytes(peak), &cluster.node.gpu),
-        (lowered.graph.samples * cluster.gpus()) as f64 / p.time,
+        [time, low, high],
+        copies.peak.mib(),
+        Reserve::default().needed(copies.peak).mib(),
+        copies.fits,
+        (lowered.graph.samples * cluster.gpus()) as f64 / time,
         None,
         dollars(engine, job, cluster),
     ))

@@ -64,6 +64,15 @@ pub fn time(t: Seconds) -> String {
     si(t.0, "s")
 }
 
+/// A time of work that runs on its own: hours and days rather than kiloseconds.
+pub fn duration(t: Seconds) -> String {
+    const LONGER: [(f64, &str); 3] = [(86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes")];
+    match LONGER.iter().find(|(size, _)| t.0 >= 2.0 * size) {
+        Some((size, name)) => format!("{} {name}", three_digits(t.0 / size)),
+        None => time(t),
+    }
+}
+
 /// Traffic, in decimal units as bandwidth is.
 pub fn traffic(b: Bytes) -> String {
     si(b.0, "B")
@@ -122,6 +131,12 @@ pub fn counted(n: usize, one: &str, many: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_times_are_told_in_minutes_hours_and_days() {
+        let said = [30.0, 150.0, 36_800.0, 400_000.0].map(|s| duration(Seconds(s)));
+        assert_eq!(said, ["30.0 s", "2.50 minutes", "10.2 hours", "4.63 days"]);
+    }
 
     #[test]
     fn three_digits_are_three_digits() {

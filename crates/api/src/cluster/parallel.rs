@@ -7,9 +7,10 @@ use crate::error::ApiError;
 use crate::question::Parallel;
 use preflop_cluster::asked::AskedStrategy;
 use preflop_cluster::collective::{Collectives, Kind};
-use preflop_cluster::iteration::{Outcome, Setting, ShardCosts};
+use preflop_cluster::iteration::{Outcome, ShardCosts};
 use preflop_cluster::model::{Attention, Transformer};
 use preflop_cluster::rank::CoreTimes;
+use preflop_cluster::run::Roles;
 use preflop_cluster::scale::short;
 use preflop_cluster::strategy::{Fsdp, Offload, Recompute, Schedule, Strategy};
 use preflop_cluster::timeline::{self, What};
@@ -60,6 +61,10 @@ pub struct Answer {
     pub mfu: f64,
     usd_per_hour: Option<f64>,
     pub usd_per_million_tokens: Option<f64>,
+    /// Hours for the tokens that were asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub tokens_hours: Option<f64>,
     /// Time of one GPU alone with its part of the samples, over this time.
     pub scaling_efficiency: Option<f64>,
     parallel: Sizes,
@@ -201,6 +206,7 @@ fn strategy(asked: &Parallel) -> Result<AskedStrategy, ApiError> {
         cp: size("cp", asked.cp)?,
         ep: size("ep", asked.ep)?,
         interleave: size("interleave", asked.interleave)?,
+        batch: None,
         micro_batch: size("micro_batch", asked.micro_batch)?,
         global_batch: size("global_batch", asked.global_batch)?,
         recompute: maybe_one_of(
@@ -270,27 +276,14 @@ pub struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// One iteration.
-    pub fn predict(&self, s: &Strategy) -> Result<(Outcome, ShardCosts), ClusterError> {
-        s.check(self.model, self.seq, self.cluster)?;
-        self.iteration(s, self.cluster)
+    fn over(&self, cluster: &Cluster, s: &Strategy) -> Result<(Outcome, ShardCosts), ClusterError> {
+        let (model, seq, dtypes, times) = (self.model, self.seq, self.dtypes, self.times);
+        Roles { model, seq, dtypes, cluster, times, collectives: &Collectives::embedded() }.predict(s)
     }
 
-    fn iteration(&self, s: &Strategy, cluster: &Cluster) -> Result<(Outcome, ShardCosts), ClusterError> {
-        let collectives = Collectives::embedded();
-        let setting = Setting {
-            model: self.model,
-            seq: self.seq,
-            dtype: self.dtypes[0],
-            product: self.dtypes[1],
-            cluster,
-            collectives: &collectives,
-            contention: None,
-            host: s.stack.host(),
-        };
-        let costs =
-            ShardCosts::new(self.model, s.shard(self.seq, self.dtypes[0], self.dtypes[1]), self.times);
-        Ok((setting.predict(s, &costs, self.times)?, costs))
+    /// One iteration.
+    pub fn predict(&self, s: &Strategy) -> Result<(Outcome, ShardCosts), ClusterError> {
+        self.over(self.cluster, s)
     }
 
     /// All that is said about it; `usd_per_hour` is the price of the cluster.
@@ -327,6 +320,7 @@ impl Case<'_> {
             mfu: flops / o.time / peak,
             usd_per_hour,
             usd_per_million_tokens: usd_per_hour.map(|usd| usd / 3600.0 / (tokens / o.time) * 1e6),
+            tokens_hours: None,
             scaling_efficiency: self.alone(s).ok().map(|one| one / o.time),
             parallel: Sizes::of(s, cluster.count),
             breakdown_ms: breakdown_ms(&o.breakdown),
@@ -350,7 +344,7 @@ impl Case<'_> {
             ..Strategy::default()
         };
         let samples = s.global_batch as f64 / s.gpus() as f64;
-        Ok(self.iteration(&one, &cluster)?.0.time * samples / one.global_batch as f64)
+        Ok(self.over(&cluster, &one)?.0.time * samples / one.global_batch as f64)
     }
 
     /// Neighbours of a strategy that are faster, or fit where it does not, best first.

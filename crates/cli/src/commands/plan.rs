@@ -1,6 +1,6 @@
 //! `preflop plan`: the best way to cut a model over a cluster, and why not another.
 
-use super::parallel::{asked_cluster, attention, subject};
+use super::parallel::{asked_cluster, attention, refuse_of_one_gpu, subject};
 use crate::cluster_args::{self, stack};
 use crate::error::InputError;
 use crate::grid::Grid;
@@ -79,7 +79,8 @@ fn objective(text: &str) -> Result<Objective, String> {
 /// Runs the search.
 pub fn run(args: &PlanArgs, output: &Output) -> anyhow::Result<()> {
     let cluster = asked_cluster(&args.cluster, args.gpu.as_deref(), None)?;
-    let subject = subject(&args.model, &args.run)?;
+    refuse_of_one_gpu(&args.run)?;
+    let subject = subject(&args.model, &args.run, &cluster.node.gpu)?;
     let model = subject.transformer.clone()?;
     let mut fixed = Fixed::default();
     for text in &args.fixed {

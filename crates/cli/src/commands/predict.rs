@@ -1,6 +1,6 @@
 //! `preflop predict`: how long one iteration of a model takes on a GPU, and why.
 
-use super::parallel;
+use super::parallel::{self, Wanted};
 use crate::cluster_args::ParallelArgs;
 use crate::error::{InputError, Partly};
 use crate::input;
@@ -64,16 +64,16 @@ pub struct PredictArgs {
 /// Model to graph, graph to operators, operators to time, time to a report.
 pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
     if let Some(cluster) = &args.parallel.cluster {
-        let correction = args.correction.as_deref();
-        return parallel::run(
-            &args.model,
-            cluster,
-            args.gpu.as_deref(),
-            &args.run,
-            &args.parallel,
-            correction,
-            output,
-        );
+        if args.launches {
+            let message = "`--launches` lists the kernels of one GPU";
+            return Err(InputError::new(message)
+                .hint("leave out `--cluster`, or write a timeline of the plan with `--trace`")
+                .into());
+        }
+        let wanted =
+            Wanted { correction: args.correction.as_deref(), fit: args.fail_if_not_fit, tokens: args.tokens };
+        let gpu = args.gpu.as_deref();
+        return parallel::run(&args.model, cluster, gpu, &args.run, &args.parallel, &wanted, output);
     }
     args.parallel.refuse_without_cluster()?;
     let gpu = input::gpu(args.gpu.as_deref().unwrap_or_default())?;

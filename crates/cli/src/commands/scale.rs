@@ -1,6 +1,6 @@
 //! `preflop scale`: how a model scales from one GPU to a hundred thousand, the best plan at every size.
 
-use super::parallel::{attention, subject};
+use super::parallel::{attention, refuse_of_one_gpu, subject};
 use crate::cluster_args::{self, stack};
 use crate::destination;
 use crate::error::InputError;
@@ -93,7 +93,8 @@ pub fn run(args: &ScaleArgs, output: &Output) -> anyhow::Result<()> {
         .hint("name a node of `preflop cluster list`")
         .into());
     }
-    let subject = subject(&args.model, &args.run)?;
+    refuse_of_one_gpu(&args.run)?;
+    let subject = subject(&args.model, &args.run, &cluster.node.gpu)?;
     let model = subject.transformer.clone()?;
     let mut fixed = Fixed::default();
     for text in &args.fixed {

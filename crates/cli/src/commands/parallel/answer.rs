@@ -4,6 +4,7 @@ use super::Asked;
 use crate::output::{self, Output, three_digits};
 use preflop_api::cluster::parallel;
 use preflop_cluster::iteration::Outcome;
+use preflop_cluster::model::Transformer;
 use preflop_cluster::strategy::{Offload, Strategy};
 use preflop_core::Dtype;
 use preflop_core::units::{Bytes, Seconds};
@@ -12,6 +13,7 @@ use std::io::Write as _;
 /// The answer, and what it is about.
 pub(super) struct Answer<'a> {
     pub(super) asked: &'a Asked<'a>,
+    pub(super) transformer: &'a Transformer,
     pub(super) strategy: &'a Strategy,
     pub(super) outcome: &'a Outcome,
     pub(super) formats: [Dtype; 2],
@@ -57,7 +59,7 @@ impl Answer<'_> {
         let mut out = output::stdout();
         let title = format!(
             "{} training, {} sequences of {} tokens, {} on {} ({} GPUs)",
-            self.asked.transformer.name,
+            self.transformer.name,
             s.global_batch,
             self.asked.subject.seq,
             self.formats[1],
@@ -96,6 +98,9 @@ impl Answer<'_> {
                     three_digits(*hour)
                 ),
             ));
+        }
+        if let (Some(n), Some(hours)) = (self.asked.wanted.tokens, self.said.tokens_hours) {
+            facts.push(("tokens", tokens(n, hours)));
         }
         facts.push((
             "plan",
@@ -194,4 +199,10 @@ impl Answer<'_> {
             if r.gathered > 0.0 { format!(", gathered layers {}", m(r.gathered)) } else { String::new() }
         )
     }
+}
+
+/// How long so many tokens take.
+pub(super) fn tokens(n: u64, hours: f64) -> String {
+    let time = output::duration(Seconds(hours * 3600.0));
+    format!("{} tokens take {time} of all GPUs", output::si(n as f64, "").trim_end())
 }
