@@ -134,7 +134,7 @@ fn load(
     seconds: f64,
     clients: usize,
     next: &AtomicUsize,
-    question: &(dyn Fn(usize) -> String + Sync),
+    question: &Questions,
 ) -> Outcome<Vec<f64>> {
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -163,6 +163,9 @@ fn percentile(sorted: &[f64], share: f64) -> f64 {
     sorted.get(((sorted.len() - 1) as f64 * share) as usize).copied().unwrap_or(f64::NAN)
 }
 
+/// The question of a number.
+type Questions = dyn Fn(usize) -> String + Sync;
+
 fn main() -> Outcome<()> {
     let mut args = std::env::args().skip(1);
     let preflop = args.next().ok_or("usage: preflop-load PATH_OF_PREFLOP [SECONDS [CLIENTS]]")?;
@@ -172,7 +175,7 @@ fn main() -> Outcome<()> {
     let (same, varied) = (|_: usize| preflop_bench::same(), preflop_bench::varied);
     load(&server.address, 0.5, clients, &AtomicUsize::new(0), &same)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let kinds: [(&str, f64, &(dyn Fn(usize) -> String + Sync)); 2] = [
+    let kinds: [(&str, f64, &Questions); 2] = [
         ("resnet50, the same question", seconds.min(MOST_SECONDS_OF_THE_SAME), &same),
         ("resnet50, all different", seconds, &varied),
     ];
