@@ -72,7 +72,7 @@ pub fn write(changes: &[Change], out: &mut impl Write, output: &Output) -> io::R
     grid.add("how", Align::Keep, 1, how.iter().map(|h| if is_long(&h) { "below".into() } else { h.clone() }));
     let is_hidden = grid.write(out, output)?.contains(&"how");
     for (change, how) in changes.iter().zip(&how).filter(|(_, how)| is_hidden || is_long(how)) {
-        writeln!(out, "{}", output::hanging(&format!("  {}: ", change.change), how, output.width))?;
+        writeln!(out, "{}", output::hanging(&format!("  {}  ", change.change), how, output.width))?;
     }
     Ok(())
 }
