@@ -225,7 +225,8 @@ impl<'a> Report<'a> {
         let host = ms(self.answer.host_ms);
         let (kernels, wall) = (self.answer.gpu_busy_ms, self.answer.gpu_wall_ms);
         let beside = kernels > 1.01 * wall;
-        let busy = if beside { format!("{} (kernels of {} side by side)", ms(wall), ms(kernels)) } else { ms(wall) };
+        let busy =
+            if beside { format!("{} (kernels of {} side by side)", ms(wall), ms(kernels)) } else { ms(wall) };
         match self.answer.bound {
             Bound::Host => format!("host: it needs {host} to launch what the GPU does in {busy}"),
             bound => format!("{}: the GPU is busy for {busy}, the host for {host}", bound.name()),

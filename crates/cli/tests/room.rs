@@ -65,6 +65,7 @@ fn a_run_sharded_over_several_gpus_takes_what_is_named_whichever_way_it_goes() {
     for args in [
         &["predict", "gpt2-xl", "--gpu", "rtx-4090", "--batch", "4"][..],
         &["predict", "gpt2-xl", "--gpu", "rtx-4090", "--run", "compile"],
+        &["predict", "gpt2-xl", "--gpu", "rtx-4090", "--batch", "4", "--attention", "eager"],
         &["predict", "llama-2-7b", "--gpu", "l40s", "--precision", "bf16", "--batch", "1", "--seq", "1024"],
         // No plan has words for these: every GPU runs the whole model.
         &["predict", "gpt2-xl", "--gpu", "rtx-4090", "--optimizer", "sgd", "--run", "graph"],

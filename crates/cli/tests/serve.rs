@@ -101,7 +101,10 @@ fn the_command_line_and_the_server_say_the_same() {
         serde_json::from_slice(&out.stdout).unwrap()
     };
     assert_eq!(
-        asked("predict", r#"{"model": "gpt2", "gpu": "t4", "batch": 64, "precision": "fp16", "changes": true}"#),
+        asked(
+            "predict",
+            r#"{"model": "gpt2", "gpu": "t4", "batch": 64, "precision": "fp16", "changes": true}"#
+        ),
         printed(&["predict", "gpt2", "--gpu", "t4", "--batch", "64", "--precision", "fp16"])
     );
     assert_eq!(asked("gpus", "{}"), printed(&["gpus"]));

@@ -35,6 +35,7 @@ struct Sharded<'a> {
     /// One GPU's part, lowered.
     iteration: &'a Iteration,
     transformer: &'a Result<Transformer, ClusterError>,
+    attention: Attention,
     seq: u64,
     words: Vec<String>,
 }
@@ -61,6 +62,8 @@ fn sharded<Network: FnMut(u64) -> Option<Graph>>(
     let adapters = graph.parameters.iter().any(|p| p.frozen);
     let batch = (!recorded).then_some(asked.samples);
     // Roles are those of the model as it is: how it is run is the plan's.
+    let attention = if graph.has_eager_attention() { Attention::Eager } else { Attention::Fused };
+    let graph = graph.with_fused_attention();
     let plain =
         if recorded { None } else { lower(&graph, &LowerOptions { optimizer: None, ..options }).ok() };
     let transformer = &Transformer::recognise(&graph.name, plain.as_ref().unwrap_or(asked));
@@ -69,13 +72,15 @@ fn sharded<Network: FnMut(u64) -> Option<Graph>>(
     let before = at.model.predict_iteration(asked, at.gpu).time.0;
     let clusters = clusters(at.gpu);
     let fits = |run: &Sharded<'_>| clusters.iter().find_map(|cluster| run.over(at, cluster, before));
-    if let Some(change) = fits(&Sharded { part, iteration: asked, transformer, seq, words: words.clone() }) {
+    if let Some(change) =
+        fits(&Sharded { part, iteration: asked, transformer, attention, seq, words: words.clone() })
+    {
         return Some(change);
     }
     let iteration = &*run.checkpointed()?;
     let part = Part { form: Form { checkpoint: Checkpoint::Full, ..form }, ..part };
     words.push(format!("--checkpoint {}", Checkpoint::Full));
-    let mut change = fits(&Sharded { part, iteration, transformer, seq, words })?;
+    let mut change = fits(&Sharded { part, iteration, transformer, attention, seq, words })?;
     change.change.push_str(", checkpointing");
     Some(change)
 }
@@ -105,7 +110,7 @@ impl Sharded<'_> {
         let fsdp = AskedStrategy { fsdp: Some(Fsdp::Full), ..AskedStrategy::default() };
         let precision = self.part.options.precision;
         let (time, memory, fits) =
-            match fsdp.way(&self.part, self.transformer, cluster, Attention::Fused).ok()? {
+            match fsdp.way(&self.part, self.transformer, cluster, self.attention).ok()? {
                 Way::Cut(strategy) => {
                     let roles = Roles {
                         model: self.transformer.as_ref().ok()?,

@@ -458,13 +458,28 @@ impl Graph {
     /// The same model with attention as plain products, as before fused kernels or with
     /// `attn_implementation="eager"`.
     #[must_use]
-    pub fn with_eager_attention(mut self) -> Self {
+    pub fn with_eager_attention(self) -> Self {
+        self.with_attention(true)
+    }
+
+    /// The same model with fused kernels of attention.
+    #[must_use]
+    pub fn with_fused_attention(self) -> Self {
+        self.with_attention(false)
+    }
+
+    fn with_attention(mut self, as_products: bool) -> Self {
         for node in &mut self.nodes {
             if let GraphOp::Attention { eager, .. } = &mut node.op {
-                *eager = true;
+                *eager = as_products;
             }
         }
         self
+    }
+
+    /// Is attention done as plain products somewhere?
+    pub fn has_eager_attention(&self) -> bool {
+        self.nodes.iter().any(|n| matches!(n.op, GraphOp::Attention { eager: true, .. }))
     }
 
     /// The options under which the graph is run: a recorded iteration has its own.
