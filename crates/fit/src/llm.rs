@@ -6,12 +6,12 @@ use crate::sets::Sets;
 use anyhow::{Context as _, Result};
 use preflop_core::model::zoo::config::HubConfig;
 use preflop_core::model::{
-    CacheKind, Graph, LowerOptions, Mode, Precision, Run, Stage, launched, lower, zoo,
+    CacheKind, Iteration, LowerOptions, Mode, Precision, Run, Stage, launched, lower, zoo,
 };
 use preflop_core::schedule::Schedule as _;
 use preflop_core::time::TimeModel;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
 /// Names of `llm.csv` and of the zoo.
@@ -20,15 +20,16 @@ const NAMES: [(&str, &str); 2] = [("llama-1b", "llama-1b"), ("llama-8b", "llama-
 const GRAPH_WORKSPACE_MIB: f64 = 32.0;
 const KEPT_WORKSPACES: f64 = 32.0;
 
+/// A measured step.
 #[derive(Deserialize)]
-struct Row {
-    model: String,
-    batch: u64,
-    context: u64,
-    phase: String,
-    run: String,
-    iter_ms: f64,
-    gpu_busy_ms: f64,
+pub struct Row {
+    pub model: String,
+    pub batch: u64,
+    pub context: u64,
+    pub phase: String,
+    pub run: String,
+    pub iter_ms: f64,
+    pub gpu_busy_ms: f64,
     kernels: u64,
     peak_mem_mib: f64,
     /// Graphs that the process captured before.
@@ -36,7 +37,7 @@ struct Row {
     before: f64,
     /// Which of several runs of the script.
     #[serde(default)]
-    pass: u64,
+    pub pass: u64,
 }
 
 impl Row {
@@ -68,41 +69,69 @@ struct Configured {
     config: HubConfig,
 }
 
-/// Prints every row and the mean errors by kind of step, of either file.
-pub fn report(sets: &Sets) -> Result<()> {
-    let known = |row: &Row| {
-        let Some((_, name)) = NAMES.iter().find(|(n, _)| *n == row.model) else { return Ok(None) };
-        Ok(Some(zoo::build_stage(name, Some(row.batch), Some(row.context), row.stage())?))
-    };
-    let scored = score(sets, "llm.csv", known)?;
-    println!("llm.csv, two models that constants were chosen on");
-    summary(&scored);
+/// Were constants chosen by looking at this model?
+pub fn chosen_on(model: &str) -> bool {
+    NAMES.iter().any(|(name, _)| *name == model)
+}
+
+/// A measured step and what it launches.
+pub struct Step {
+    pub row: Row,
+    pub iteration: Iteration,
+}
+
+/// Steps of `llm.csv` or `llm_more.csv` of which models are known.
+pub fn steps(sets: &Sets, file: &str) -> Result<Vec<Step>> {
+    let configs = if file == "llm_more.csv" { configurations(sets)? } else { BTreeMap::new() };
+    let mut reader = csv::Reader::from_reader(sets.open(&sets.own(file)?)?);
+    let mut out = Vec::new();
+    for row in reader.deserialize() {
+        let row: Row = row.with_context(|| format!("in `{file}`"))?;
+        let (batch, context) = (Some(row.batch), Some(row.context));
+        let graph = if file == "llm_more.csv" {
+            let config =
+                configs.get(&row.model).with_context(|| format!("`{}` has no configuration", row.model))?;
+            config.build_stage(&row.model, batch, context, row.stage())?
+        } else {
+            let Some((_, name)) = NAMES.iter().find(|(n, _)| *n == row.model) else { continue };
+            zoo::build_stage(name, batch, context, row.stage())?
+        };
+        let options = LowerOptions { mode: Mode::Infer, precision: Precision::Bf16, optimizer: None };
+        let iteration = launched(lower(&graph, &options)?, row.run());
+        out.push(Step { row, iteration });
+    }
+    Ok(out)
+}
+
+fn configurations(sets: &Sets) -> Result<BTreeMap<String, HubConfig>> {
     let mut text = String::new();
     sets.open(&sets.own("llm_more_configs.jsonl")?)?.read_to_string(&mut text)?;
-    let mut configs: BTreeMap<String, HubConfig> = BTreeMap::new();
-    for line in text.lines() {
+    let named = text.lines().map(|line| {
         let Configured { name, config } = serde_json::from_str(line)?;
-        configs.insert(name, config);
-    }
-    let configured = |row: &Row| {
-        let config =
-            configs.get(&row.model).with_context(|| format!("`{}` has no configuration", row.model))?;
-        Ok(Some(config.build_stage(&row.model, Some(row.batch), Some(row.context), row.stage())?))
-    };
-    let (known, other): (Vec<_>, Vec<_>) = score(sets, "llm_more.csv", configured)?
+        Ok((name, config))
+    });
+    named.collect()
+}
+
+/// Prints every row and the mean errors by kind of step, of either file.
+pub fn report(sets: &Sets) -> Result<()> {
+    let scored = score(sets, "llm.csv")?;
+    println!("llm.csv, two models that constants were chosen on");
+    summary(&scored);
+    let (known, other): (Vec<_>, Vec<_>) = score(sets, "llm_more.csv")?
         .into_iter()
         .filter(|s| s.row.pass < 2)
-        .partition(|s| NAMES.iter().any(|(n, _)| *n == s.row.model));
+        .partition(|s| chosen_on(&s.row.model));
     println!("\nllm_more.csv, the same two models on another day");
     summary(&known);
-    println!("\nllm_more.csv, {} other models", configs.len() - NAMES.len());
+    let models: BTreeSet<&str> = other.iter().map(|s| s.row.model.as_str()).collect();
+    println!("\nllm_more.csv, {} other models", models.len());
     summary(&other);
     host_level(&other);
     Ok(())
 }
 
-fn score(sets: &Sets, file: &str, graph: impl Fn(&Row) -> Result<Option<Graph>>) -> Result<Vec<Scored>> {
-    let mut reader = csv::Reader::from_reader(sets.open(&sets.own(file)?)?);
+fn score(sets: &Sets, file: &str) -> Result<Vec<Scored>> {
     let (model, gpu) = (TimeModel::embedded(), &sets.gpus[sets.own_gpu()?]);
     println!(
         "{:<13} {:>5} {:>7} {:<21} {:>9} {:>9} {:>7} {:>7} {:>7} {:>11} {:>9} {:>7}",
@@ -120,11 +149,7 @@ fn score(sets: &Sets, file: &str, graph: impl Fn(&Row) -> Result<Option<Graph>>)
         "modules"
     );
     let mut out = Vec::new();
-    for row in reader.deserialize() {
-        let row: Row = row.with_context(|| format!("in `{file}`"))?;
-        let Some(graph) = graph(&row)? else { continue };
-        let options = LowerOptions { mode: Mode::Infer, precision: Precision::Bf16, optimizer: None };
-        let iteration = launched(lower(&graph, &options)?, row.run());
+    for Step { row, iteration } in steps(sets, file)? {
         let p = model.predict_iteration(&iteration, gpu);
         let left = GRAPH_WORKSPACE_MIB * row.before.min(KEPT_WORKSPACES);
         let ratios = [

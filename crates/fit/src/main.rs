@@ -9,7 +9,7 @@
 //! [LINE ..]` both and more with each GPU left out, `preflop-fit
 //! operators [write]` fits and judges the operators of the table, and
 //! `preflop-fit laws [COUNT]` counts answers that break what physics asks. `preflop-fit served [write]` fits the kernels of an inference server, and
-//! `preflop-fit llm` scores prefill and decode steps.
+//! `preflop-fit llm` scores prefill and decode steps; `preflop-fit intervals [write]` fits and judges intervals of the GPU's time of whole iterations.
 #![allow(clippy::print_stdout)]
 
 mod attention;
@@ -23,6 +23,7 @@ mod e2e;
 mod gbdt;
 mod gemm;
 mod growth;
+mod intervals;
 mod laws;
 mod llm;
 mod networks;
@@ -69,6 +70,10 @@ fn main() -> Result<()> {
         Some("served") => {
             let write = wanted.get(1).is_some_and(|w| w == "write");
             served::run(&sets, write.then_some(Path::new("data/fitted")))
+        }
+        Some("intervals") => {
+            let write = wanted.get(1).is_some_and(|w| w == "write");
+            intervals::run(&sets, write.then_some(Path::new(FITTED)))
         }
         Some("llm") => llm::report(&sets),
         Some("networks") => networks::report(&sets),

@@ -14,13 +14,13 @@
 //! were left out any better: equal host-bound iterations differ by 15 % from run to run.
 
 use super::power;
+use super::spread::Parts;
 use crate::host::{self, HostModel};
 use foldhash::fast::FixedState;
-use preflop_gpu::{Gpu, Vendor};
+use preflop_gpu::Gpu;
 use preflop_graph::{Iteration, Phase};
-use preflop_ops::{ElementwiseKind, Family, Op, OpCall};
+use preflop_ops::{ElementwiseKind, Op, OpCall};
 use preflop_time::{Bound, Nearness, OpPrediction, TimeModel};
-use preflop_units::math::Elementary as _;
 use preflop_units::{Bytes, Flops, Seconds};
 use std::collections::HashMap;
 
@@ -121,12 +121,6 @@ fn host_launches(call: &OpCall, launches: f64) -> f64 {
 
 /// An operator that stands in for an unmeasured kernel may take so many times as long, or as much less: what is said of operators without measurements.
 const STAND_IN: f64 = 2.0;
-/// Share of a family's error that all its operators have in common: it does not cancel in a sum.
-const COMMON_ERROR: f64 = 0.5;
-/// Share of a network's time above which it counts as convolutional or recurrent.
-const LAYERED: f64 = 0.3;
-/// 90 % of a normal distribution lies within this many standard deviations.
-const NORMAL_90: f64 = 1.645;
 
 /// Predictions of single calls by one model on one GPU, kept for further iterations there: ways to run a network have most calls in common.
 #[derive(Debug, Clone, Default)]
@@ -248,8 +242,6 @@ fn scheduled(
         launches: 0.0,
         steps: Vec::with_capacity(iteration.steps.len()),
     };
-    let mut spread = Spread::default();
-    let mut logs = vec![(f64::NAN, [0.0; 2]); calls.len()];
     let mut replay_pauses = 0.0;
     let mut by_bound = [0.0f64; 5];
     let mut in_line = 0.0;
@@ -281,12 +273,6 @@ fn scheduled(
         }
         launched += host_launches(call, one.launches) * count;
         by_bound[one.bound as usize] += one.time.0 * count;
-        // Equal calls in equal places have the same logs, which take longer than the sums.
-        if logs[place].0 != warmth && !unmeasured {
-            logs[place] = (warmth, Spread::logs(&one));
-        }
-        let log = if unmeasured { Spread::logs(&one) } else { logs[place].1 };
-        spread.add(call.family(), one.time.0, log, count);
         out.steps.push(StepPrediction { step, call: place, count, one, streams });
     }
     // A replayed graph is one launch of the host, and its kernels follow each other without it.
@@ -304,76 +290,17 @@ fn scheduled(
             [Bound::Compute, Bound::Dram, Bound::L2, Bound::Latency, Bound::Host][i]
         });
     out.bound = if out.host > out.gpu_wall { Bound::Host } else { gpu_bound };
-    let (down, up) = spread.on(out.evidence, gpu.vendor, out.gpu_wall);
-    let [host_down, host_up] = host::spread(iteration).map(|factor| out.host * factor);
-    let streams = if out.gpu_wall.0 > 0.0 { out.gpu_busy / out.gpu_wall } else { 1.0 };
-    out.gpu_busy_low = (out.gpu_busy - Seconds(down * streams)).max(Seconds::ZERO);
-    out.gpu_busy_high = out.gpu_busy + Seconds(up * streams);
-    let gpu = out.gpu_wall + pauses;
+    let [least, most] = Parts::of(iteration, &out.steps).factors(out.evidence, gpu.vendor);
+    let [host_least, host_most] = host::spread(iteration).map(|factor| out.host * factor);
+    out.gpu_busy_low = out.gpu_busy * least;
+    out.gpu_busy_high = out.gpu_busy * most;
     // Where nothing but pauses stands between the kernels, what is not known of them counts.
     let unsure = if replayed { pauses * GRAPH_GAP_UNSURE } else { Seconds::ZERO };
-    out.low = (host.join((gpu - Seconds(down) - unsure).max(Seconds::ZERO), host_down) + lead).min(out.time);
-    out.high = (host.join(gpu + Seconds(up) + unsure, host_up) + lead).max(out.time);
+    let [gpu_least, gpu_most] =
+        [out.gpu_wall * least + pauses - unsure, out.gpu_wall * most + pauses + unsure];
+    out.low = (host.join(gpu_least, host_least) + lead).min(out.time);
+    out.high = (host.join(gpu_most, host_most) + lead).max(out.time);
     out
-}
-
-/// Errors of the operators, added up so that errors of one family do not cancel.
-#[derive(Default)]
-struct Spread {
-    /// By family: sums of the lower and upper standard deviations and of their squares.
-    families: [[f64; 4]; Family::ALL.len()],
-    /// Seconds of convolutions, recurrent layers and operators over feature maps.
-    layered: f64,
-}
-
-impl Spread {
-    /// Logs of the time over its lower end, and of its upper end over the time.
-    fn logs(p: &OpPrediction) -> [f64; 2] {
-        [(p.time / p.low).natural_log(), (p.high / p.time).natural_log()]
-    }
-
-    fn add(&mut self, family: Family, time: f64, logs: [f64; 2], count: f64) {
-        // In log, as the intervals were measured: the long upper tail of single calls does not add up to one of sums.
-        let [down, up] = logs.map(|log| time * log * count / NORMAL_90);
-        if matches!(family, Family::Conv | Family::Rnn | Family::Spatial) {
-            self.layered += time * count;
-        }
-        let f = &mut self.families[family as usize];
-        f[0] += down;
-        f[1] += up;
-        f[2] += down * down;
-        f[3] += up * up;
-    }
-
-    /// Seconds down and up on a GPU to which measurements are as near as that.
-    ///
-    /// Errors of the operators on a GPU that was not measured are one error, not many: they do not average out over a network. Spread of
-    /// ln(measured/predicted) of whole networks with their GPU left out: 0.10 between GPUs of known generations and 0.15 within one in
-    /// convolutional and recurrent networks, 0.08 in others; a precaution where the generation is unknown too. AMD's libraries are measured in fp32 operators of
-    /// an MI100 alone, whose products without it come out 27 to 38 % off: twice the precaution elsewhere.
-    fn on(&self, nearness: Nearness, vendor: Vendor, wall: Seconds) -> (f64, f64) {
-        let (down, up) = self.total();
-        let [gpu, layers, others] = match nearness {
-            Nearness::Here => return (down, up),
-            _ if vendor == Vendor::Amd => [0.30, 0.18, 0.18],
-            Nearness::Generation => [0.10, 0.15, 0.08],
-            Nearness::Elsewhere => [0.15, 0.18, 0.10],
-        };
-        let work = if self.layered > LAYERED * wall.0 { layers } else { others };
-        let common = NORMAL_90 * f64::hypotenuse(gpu, work);
-        let wider = |side: f64| (side / wall.0.max(1e-12)).hypotenuse(common);
-        (wall.0 * (1.0 - (-wider(down)).exponential()), wall.0 * (wider(up).exponential() - 1.0))
-    }
-
-    fn total(&self) -> (f64, f64) {
-        let common = COMMON_ERROR * COMMON_ERROR;
-        let side = |sum: usize, square: usize| {
-            let variance: f64 =
-                self.families.iter().map(|f| common * f[sum] * f[sum] + (1.0 - common) * f[square]).sum();
-            NORMAL_90 * variance.sqrt()
-        };
-        (side(0, 2), side(1, 3))
-    }
 }
 
 #[cfg(test)]

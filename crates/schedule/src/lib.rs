@@ -3,6 +3,7 @@
 pub mod host;
 pub mod iteration;
 mod power;
+pub mod spread;
 pub mod timeline;
 
 pub use host::{HostError, HostModel, Probe};
