@@ -115,6 +115,10 @@ impl<'a> Report<'a> {
                 let _ = write!(run, ", {what}{said}");
             }
         }
+        if let Some(factor) = q.host_factor {
+            let _ =
+                write!(run, ", a host that takes {} times as long as usual", output::three_digits(factor));
+        }
         let optimizer = optimizer_words(q.optimizer, q.optimizer_implementation);
         let precision = Precision::ALL.into_iter().find(|p| p.name() == q.precision);
         let precision = precision.map_or(q.precision, |p| p.words(self.gpu.has(Dtype::Tf32)));
@@ -225,7 +229,8 @@ impl<'a> Report<'a> {
         let host = ms(self.answer.host_ms);
         let (kernels, wall) = (self.answer.gpu_busy_ms, self.answer.gpu_wall_ms);
         let beside = kernels > 1.01 * wall;
-        let busy = if beside { format!("{} (kernels of {} side by side)", ms(wall), ms(kernels)) } else { ms(wall) };
+        let busy =
+            if beside { format!("{} (kernels of {} side by side)", ms(wall), ms(kernels)) } else { ms(wall) };
         match self.answer.bound {
             Bound::Host => format!("host: it needs {host} to launch what the GPU does in {busy}"),
             bound => format!("{}: the GPU is busy for {busy}, the host for {host}", bound.name()),
