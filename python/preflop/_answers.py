@@ -564,6 +564,7 @@ class PredictQuestion(TypedDict):
     checkpoint: str
     context: NotRequired[int]
     gpu: str
+    host_factor: NotRequired[float]
     layout: str
     mode: str
     model: str
@@ -583,6 +584,7 @@ class Prediction(TypedDict):
     checkpoint: str
     context: NotRequired[int]
     gpu: str
+    host_factor: NotRequired[float]
     layout: str
     mode: str
     model: str

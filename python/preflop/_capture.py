@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
@@ -162,6 +163,7 @@ def predict(
     run: str | None = None,
     checkpoint: str = "none",
     algorithms: str = "heuristic",
+    host: str | os.PathLike[str] | None = None,
 ) -> Prediction:
     """How long one iteration of ``model`` takes on ``gpu``.
 
@@ -169,11 +171,11 @@ def predict(
     ``precision`` is pytorch (its default: TF32 in convolutions, fp32 products), fp32 (no TF32), tf32, amp (bf16 autocast), bf16
     or fp16. Without ``loss``, training takes the loss that the model
     returns, or the cross-entropy of its first output. ``checkpoint="full"`` computes each block of the model's lists of modules again in
-    backward; ``run`` and ``algorithms`` are those of :meth:`Graph.predict`.
+    backward; ``run``, ``algorithms`` and ``host`` are those of :meth:`Graph.predict`.
     """
     return trace(
         model, inputs, mode=mode, optimizer=optimizer, precision=precision, loss=loss, name=name, checkpoint=checkpoint
-    ).predict(gpu, run=run, algorithms=algorithms)
+    ).predict(gpu, run=run, algorithms=algorithms, host=host)
 
 
 def _blocks(module: torch.nn.Module) -> list[torch.nn.Module]:

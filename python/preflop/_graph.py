@@ -76,15 +76,26 @@ class Graph:
             self._path = path
         return self._path
 
-    def predict(self, gpu: str, *, run: str | None = None, algorithms: str = "heuristic") -> Prediction:
+    def predict(
+        self,
+        gpu: str,
+        *,
+        run: str | None = None,
+        algorithms: str = "heuristic",
+        host: str | os.PathLike[str] | None = None,
+    ) -> Prediction:
         """How long the iteration takes on a GPU (a name of ``preflop gpus``, or the path of a GPU file).
 
         ``run`` is ``eager``, ``graph``, ``compile`` or ``compile-graph``; without it the iteration is launched as it was recorded.
         ``algorithms`` of convolutions are those of the library's ``heuristic``, or ``autotuned`` as with ``torch.backends.cudnn.benchmark``.
+        ``host`` is that of the job: ``fast``, ``usual``, ``slow``, a factor such as ``1.5x``, or a file of ``preflop host``; without it the interval is
+        wide enough for all.
         """
         how = () if run is None else ("--run", run)
         if algorithms != "heuristic":
             how += ("--algorithms", algorithms)
+        if host is not None:
+            how += ("--host", os.fspath(host))
         said = answer("predict", self._file(), "--gpu", gpu, *how)
         return Prediction._of(said, self._assumptions(gpu, said["gpu_busy_ms"]))
 

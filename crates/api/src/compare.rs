@@ -15,7 +15,7 @@ use preflop_core::cost::search::usual_batches;
 use preflop_core::cost::{Candidate, Date, Limits, Plan, Power, RankBy, Reserve, Search, fit, search};
 use preflop_core::model::Iteration;
 use preflop_core::schedule::Schedule as _;
-use preflop_core::time::Bound;
+use preflop_core::time::{Bound, TimeModel};
 use preflop_core::units::Seconds;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -80,6 +80,7 @@ impl Row {
 /// Predicts on every GPU, prices, ranks.
 pub fn answer(engine: &Engine, asked: &Compare) -> Result<Vec<Row>, ApiError> {
     let gpus = engine.some_gpus(asked.gpus.as_deref())?;
+    let model = engine.on_host(asked.host.as_deref())?;
     let own = own_prices(engine, asked)?;
     let limits = limits(asked)?;
     let by = match asked.rank {
@@ -91,12 +92,12 @@ pub fn answer(engine: &Engine, asked: &Compare) -> Result<Vec<Row>, ApiError> {
     let reserve = Reserve::default();
     let mut rows: Vec<Row> = Vec::with_capacity(gpus.len());
     let mut lacking: Vec<(usize, &Gpu, usize)> = Vec::new();
-    for (gpu, place) in gpus.iter().zip(best_ways(engine, asked, &ways, &gpus, by)?) {
+    for (gpu, place) in gpus.iter().zip(best_ways(&model, asked, &ways, &gpus, by)?) {
         // Of the whole catalogue, those that can are compared.
         let Some(place) = place else { continue };
         let (setup, job) = &ways[place];
         let iteration = &job.iteration;
-        let p = engine.model.predict_iteration(iteration, gpu);
+        let p = model.predict_iteration(iteration, gpu);
         let prudent = fit::prudent_peak(iteration);
         let samples_per_s = iteration.samples as f64 / p.time.0;
         let power = Power::of(iteration, &p, gpu);
@@ -148,7 +149,7 @@ pub fn answer(engine: &Engine, asked: &Compare) -> Result<Vec<Row>, ApiError> {
         let job = &ways[place].1;
         let largest_batch = engine.jobs.largest_batch(job, gpu, &reserve).ok();
         let run = rooms.entry(place).or_insert_with(|| engine.jobs.room(&asked.run, job));
-        let at = Misfit { model: &engine.model, gpu, reserve: &reserve, largest_batch, elsewhere: false };
+        let at = Misfit { model: &model, gpu, reserve: &reserve, largest_batch, elsewhere: false };
         rows[row].changes = room::changes(run, &at);
     }
     rows.sort_by(|a, b| a.candidate().compare(&b.candidate(), by));
@@ -202,7 +203,7 @@ fn ways(engine: &Engine, asked: &Compare) -> Result<Vec<(Setup, Arc<Job>)>, ApiE
 
 /// The best way of each GPU, or none where it has none of the formats.
 fn best_ways(
-    engine: &Engine,
+    model: &TimeModel,
     asked: &Compare,
     ways: &[(Setup, Arc<Job>)],
     gpus: &[&Gpu],
@@ -215,7 +216,7 @@ fn best_ways(
         let search = Search::new(&lowered);
         let reserve = Reserve::default();
         let able = |gpu: &Gpu| ways.iter().any(|(setup, _)| search::native(gpu, setup.precision));
-        let best = |gpu: &&Gpu| able(gpu).then(|| search.best(&engine.model, gpu, &reserve, by).place);
+        let best = |gpu: &&Gpu| able(gpu).then(|| search.best(model, gpu, &reserve, by).place);
         return Ok(gpus.iter().map(best).collect());
     };
     let lacks = |gpu: &Gpu| search::lacks(gpu, setup.precision).filter(|_| !recorded);

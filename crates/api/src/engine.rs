@@ -12,10 +12,12 @@ use crate::{
 use preflop_core::Gpu;
 use preflop_core::cost::Catalogue;
 use preflop_core::gpu::catalog;
+use preflop_core::schedule::host;
 use preflop_core::time::TimeModel;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The questions there are.
@@ -197,6 +199,13 @@ impl Engine {
             },
             _ => text(&serde_json::json!({ "name": "preflop", "version": env!("CARGO_PKG_VERSION") })),
         }
+    }
+
+    /// The model for jobs on the host that is said, and how many times as long as the usual one that takes.
+    pub(crate) fn on_host(&self, said: Option<&str>) -> Result<Cow<'_, TimeModel>, ApiError> {
+        let Some(said) = said else { return Ok(Cow::Borrowed(&self.model)) };
+        let factor = host::said(said).map_err(|e| ApiError::invalid(e.to_string()))?;
+        Ok(Cow::Owned(self.model.clone().with_host_factor(factor)))
     }
 
     /// A GPU of the catalogue by name or alias.

@@ -55,6 +55,10 @@ pub struct Question {
     pub checkpoint: String,
     /// How algorithms of convolutions are chosen: heuristic, autotuned.
     pub algorithms: &'static str,
+    /// How many times as long as the usual host the job's takes, where that was said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub host_factor: Option<f64>,
     /// What a reader of the result should know.
     pub notes: Vec<String>,
 }
@@ -281,7 +285,8 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
     if let Some(lacks) = search::lacks(gpu, job.options.precision).filter(|_| job.fixed.is_none()) {
         return Err(ApiError::invalid(lacks));
     }
-    let prediction = engine.model.predict_iteration(&job.iteration, gpu);
+    let model = engine.on_host(asked.host.as_deref())?;
+    let prediction = model.predict_iteration(&job.iteration, gpu);
     let question = Question {
         model: job.model.clone(),
         gpu: gpu.name.clone(),
@@ -296,6 +301,7 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
         layout: layout_name(job.form.channels_last),
         checkpoint: job.form.checkpoint.to_string(),
         algorithms: algorithms_name(job.form.autotuned),
+        host_factor: model.host_factor(),
         notes: job.notes.clone(),
     };
     let reserve = Reserve::default();
@@ -316,8 +322,7 @@ pub(crate) fn answer(engine: &Engine, asked: &Predict) -> Result<String, ApiErro
         answer.words = Words::of(&graph, &job.iteration, &prediction, gpu);
     }
     if asked.changes && !answer.fits {
-        let at =
-            Misfit { model: &engine.model, gpu, reserve: &reserve, largest_batch: largest, elsewhere: true };
+        let at = Misfit { model: &model, gpu, reserve: &reserve, largest_batch: largest, elsewhere: true };
         answer.changes = room::changes(&mut engine.jobs.room(&asked.run, &job), &at);
     }
     if asked.layers {

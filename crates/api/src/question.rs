@@ -99,6 +99,9 @@ pub struct Predict {
     /// GPU by name or alias.
     #[schema(schema_with = schema::gpu)]
     pub gpu: String,
+    /// How fast the host is, in a word or as a factor on the usual one's time, such as `1.5x`; not known if left out, and the interval is wider.
+    #[schema(schema_with = schema::host)]
+    pub host: Option<String>,
     /// Add the layers in the order in which they run.
     #[serde(default)]
     pub layers: bool,
@@ -155,6 +158,9 @@ pub struct Compare {
     #[serde(default)]
     #[schema(schema_with = schema::pricing)]
     pub pricing: PricingChoice,
+    /// How fast the host is, in a word or as a factor on the usual one's time, such as `1.5x`; not known if left out, and the interval is wider.
+    #[schema(schema_with = schema::host)]
+    pub host: Option<String>,
     /// Your own prices in US dollars per GPU-hour, by GPU; they win.
     #[serde(default)]
     #[schema(schema_with = schema::prices)]

@@ -81,6 +81,12 @@ pub fn checkpoint() -> RefOr<Schema> {
     schema(object.pattern(Some("^(none|full|every=[1-9][0-9]{0,2})$")).build())
 }
 
+pub fn host() -> RefOr<Schema> {
+    let text = "How fast the host is: `fast`, `usual`, `slow`, or a factor from `0.1x` to `10x` on the time that the usual one takes.";
+    let object = ObjectBuilder::new().schema_type(Type::String).description(Some(text));
+    schema(object.pattern(Some("^(fast|usual|slow|[0-9]+([.][0-9]+)?x)$")).build())
+}
+
 pub fn layout() -> RefOr<Schema> {
     schema(names("How feature maps lie in memory.", ["nchw", "channels-last"]))
 }

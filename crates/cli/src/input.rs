@@ -8,6 +8,7 @@ use preflop_core::cost::{Date, quantity};
 use preflop_core::gpu::{catalog, parse};
 use preflop_core::model::zoo::decoder::Plan;
 use preflop_core::model::{Graph, MAX_ADAPTER_RANK, ModelError, Stage, zoo};
+use preflop_core::schedule::host;
 use preflop_core::time::{Correction, Probe, TimeModel};
 use preflop_import::exported::Bindings;
 use std::fs::File;
@@ -61,12 +62,41 @@ pub fn time_model<'a>(
     Ok(model.with_correction(correction))
 }
 
-/// The time model for jobs on the host that a file describes, where one is given.
+/// The time model for jobs on the host that is said, in a word, as a factor or by a file of `preflop host`.
 pub fn on_host(model: TimeModel, host: Option<&str>) -> anyhow::Result<TimeModel> {
     let Some(path) = host else { return Ok(model) };
+    let factor = if looks_like_a_host_file(path) { probed(path)? } else { said(path)? };
+    Ok(model.with_host_factor(factor))
+}
+
+/// Refuses a host where a recording says what its own took.
+pub fn no_host(host: Option<&str>) -> anyhow::Result<()> {
+    if host.is_none() {
+        return Ok(());
+    }
+    let message = "`--host` is for predictions of models: a recording has its own host";
+    Err(InputError::new(message).hint("`preflop transfer --host` scales the host of a recording").into())
+}
+
+fn looks_like_a_host_file(text: &str) -> bool {
+    let path = Path::new(text);
+    text.contains(['/', '\\'])
+        || path.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"))
+        || path.is_file()
+}
+
+fn said(text: &str) -> anyhow::Result<f64> {
+    host::said(text).map_err(|error| {
+        InputError::new(error.to_string())
+            .hint("`preflop host -o my.host.json` measures one; the file goes here too")
+            .into()
+    })
+}
+
+fn probed(path: &str) -> anyhow::Result<f64> {
     let text = String::from_utf8(read_limited(path, MAX_CORRECTION_FILE, "host file")?)
         .map_err(|_| InputError::new(format!("{path}: not a text file")))?;
-    Ok(model.with_host_factor(Probe::parse(&text, path)?.factor()))
+    Ok(Probe::parse(&text, path)?.factor())
 }
 
 /// A model of the zoo by name, or the graph that a file holds.

@@ -115,6 +115,10 @@ impl<'a> Report<'a> {
                 let _ = write!(run, ", {what}{said}");
             }
         }
+        if let Some(factor) = q.host_factor {
+            let _ =
+                write!(run, ", a host that takes {} times as long as usual", output::three_digits(factor));
+        }
         let optimizer = optimizer_words(q.optimizer, q.optimizer_implementation);
         let precision = Precision::ALL.into_iter().find(|p| p.name() == q.precision);
         let precision = precision.map_or(q.precision, |p| p.words(self.gpu.has(Dtype::Tf32)));

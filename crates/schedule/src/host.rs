@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Where `level` and `start` say how far real jobs are from the constants (`data/fitted/host.toml`), and `machine` is 1 on the machine of the
-//! measurements and what a [`Probe`] says on another. How an optimizer walks its tensors shows in its launches (seven a tensor in a
+//! measurements and what a [`Probe`] or a word ([`said`]) says on another. How an optimizer walks its tensors shows in its launches (seven a tensor in a
 //! loop, a few for all in lists); beyond those, lists and fused steps cost the host the same: of six pairs of iterations that
 //! differ in this alone, the fused ones took 1.03 times as long in the median.
 
@@ -15,6 +15,7 @@ use preflop_graph::{HostWork, Iteration};
 use preflop_units::Seconds;
 use preflop_units::math::Elementary as _;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 const FITTED: &str = include_str!("../data/fitted/host.toml");
@@ -43,6 +44,8 @@ pub struct HostModel {
     pub level: f64,
     /// Seconds of the host in every iteration that it launches.
     pub start: f64,
+    /// Is it said how fast it is? Then its time is surer.
+    pub said: bool,
 }
 
 impl HostModel {
@@ -57,6 +60,7 @@ impl HostModel {
         gap: 1.5e-6,
         level: 1.0,
         start: 0.0,
+        said: false,
     };
 
     /// From a fitted list.
@@ -82,14 +86,23 @@ impl HostModel {
         ]
     }
 
-    /// The same host as real jobs find it, on a machine with this GPU that takes `factor` times as long as that of the measurements.
+    /// The same host as real jobs find it, on a machine with this GPU that takes `said` times as long as that of the measurements, where that is said.
     #[must_use]
-    pub fn in_real_jobs(self, factor: f64, gpu: &Gpu) -> Self {
+    pub fn in_real_jobs(self, said: Option<f64>, gpu: &Gpu) -> Self {
         let fitted = RealJobs::fitted();
         // Boards that run above their datasheet's clock are GeForce boards.
         let desktop = gpu.usual_clock.0 > gpu.boost_clock.0;
         let jobs = if desktop { &fitted.desktop } else { &fitted.server };
-        Self { level: factor * jobs.level, start: factor * jobs.start_ms * 1e-3, ..self }
+        let factor = said.unwrap_or(1.0);
+        let (level, start) = (factor * jobs.level, factor * jobs.start_ms * 1e-3);
+        Self { level, start, said: said.is_some(), ..self }
+    }
+
+    /// Factors of the host's time between which 90 % of measurements lie.
+    pub fn spread(&self, iteration: &Iteration) -> [f64; 2] {
+        let fitted = RealJobs::fitted();
+        let spread = if self.said { &fitted.spread_said } else { &fitted.spread };
+        if iteration.host.backward_ops > 0 { spread.train } else { spread.infer }
     }
 
     /// Host time of one iteration.
@@ -124,10 +137,21 @@ impl HostModel {
     }
 }
 
-/// Factors of the host's time between which 90 % of measurements lie.
-pub fn spread(iteration: &Iteration) -> [f64; 2] {
-    let spread = &RealJobs::fitted().spread;
-    if iteration.host.backward_ops > 0 { spread.train } else { spread.infer }
+/// Least and most times as long as the usual host that one may be said to take.
+const FACTORS: RangeInclusive<f64> = 0.1..=10.0;
+
+/// How many times as long as the usual host one takes that is said to be `fast`, `usual`, `slow`, or a factor such as `1.5x`.
+pub fn said(text: &str) -> Result<f64, HostError> {
+    let levels = &RealJobs::fitted().levels;
+    let factor = match text {
+        "fast" => Some(levels.fast),
+        "usual" => Some(levels.usual),
+        "slow" => Some(levels.slow),
+        other => other.strip_suffix('x').and_then(|number| number.parse().ok()),
+    };
+    factor
+        .filter(|factor| FACTORS.contains(factor))
+        .ok_or_else(|| HostError::Word { said: text.chars().take(64).collect() })
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -135,6 +159,8 @@ struct RealJobs {
     server: Jobs,
     desktop: Jobs,
     spread: Spread,
+    spread_said: Spread,
+    levels: Levels,
     reference: Reference,
 }
 
@@ -148,6 +174,13 @@ struct Jobs {
 struct Spread {
     train: [f64; 2],
     infer: [f64; 2],
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+struct Levels {
+    fast: f64,
+    usual: f64,
+    slow: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -165,6 +198,8 @@ impl RealJobs {
                 server: Jobs { level: 1.0, start_ms: 0.0 },
                 desktop: Jobs { level: 1.0, start_ms: 0.0 },
                 spread: Spread { train: [0.75, 1.4], infer: [0.73, 1.75] },
+                spread_said: Spread { train: [0.75, 1.4], infer: [0.73, 1.75] },
+                levels: Levels { fast: 1.0, usual: 1.0, slow: 1.0 },
                 reference: Reference { operator_us: 1.0, module_call_us: 1.0 },
             })
         })
@@ -181,6 +216,12 @@ pub enum HostError {
         file: String,
         /// What the parser said.
         detail: String,
+    },
+    /// A word that is no host.
+    #[error("`{said}` is no host; it must be fast, usual, slow, or a factor from 0.1x to 10x such as 1.5x")]
+    Word {
+        /// What was said.
+        said: String,
     },
     /// A time out of range.
     #[error("{file}: `{key}` is {value}; a host takes 0.01 to 10,000 us for it (measure again)")]
@@ -262,9 +303,9 @@ mod tests {
         // 780 + 58 + 1320 + 3630 + 270 us = 6058 us
         assert!((HostModel::START.time(&work, 300.0).us() - 6058.0).abs() < 1e-6);
         // 1.15 x 6058 us and 400 us
-        let real = HostModel::START.in_real_jobs(1.0, &preflop_gpu::catalog::find("h200").unwrap());
+        let real = HostModel::START.in_real_jobs(None, &preflop_gpu::catalog::find("h200").unwrap());
         assert!((real.time(&work, 300.0).us() - 7366.7).abs() < 1e-6);
-        let desktop = HostModel::START.in_real_jobs(1.0, &preflop_gpu::catalog::find("rtx-3090").unwrap());
+        let desktop = HostModel::START.in_real_jobs(None, &preflop_gpu::catalog::find("rtx-3090").unwrap());
         assert!((desktop.time(&work, 300.0).us() - 6058.0).abs() < 1e-6);
     }
 
@@ -280,8 +321,31 @@ mod tests {
         assert!((probe.factor() - 2.0).abs() < 1e-12);
         let work = HostWork { forward_ops: 100, ..HostWork::default() };
         let gpu = preflop_gpu::catalog::find("h200").unwrap();
-        let [one, two] = [1.0, 2.0].map(|f| HostModel::START.in_real_jobs(f, &gpu).time(&work, 10.0).0);
+        let [one, two] = [1.0, 2.0].map(|f| HostModel::START.in_real_jobs(Some(f), &gpu).time(&work, 10.0).0);
         assert!((two / one - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn hosts_are_said_in_words_and_factors() {
+        let [fast, usual, slow] = ["fast", "usual", "slow"].map(|word| said(word).unwrap());
+        assert!(fast < usual && usual < slow && (usual - 1.0).abs() < 1e-12);
+        assert_eq!((said("1.5x"), said("0.1x"), said("10x")), (Ok(1.5), Ok(0.1), Ok(10.0)));
+        for junk in ["", "x", "1.5", "0x", "-1x", "0.09x", "11x", "NaNx", "infx", "Fast", "fast ", "1,5x"] {
+            let why = said(junk).unwrap_err().to_string();
+            assert!(why.starts_with(&format!("`{junk}` is no host; it must be fast")), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_said_is_surer() {
+        let gpu = preflop_gpu::catalog::find("h200").unwrap();
+        for backward_ops in [0, 1] {
+            let work = HostWork { backward_ops, ..HostWork::default() };
+            let iteration = Iteration { host: work, ..Iteration::default() };
+            let [unsaid, said] =
+                [None, Some(1.0)].map(|said| HostModel::START.in_real_jobs(said, &gpu).spread(&iteration));
+            assert!(unsaid[0] < said[0] && said[1] < unsaid[1], "{unsaid:?} {said:?}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@
 
 use super::power;
 use super::spread::Parts;
-use crate::host::{self, HostModel};
+use crate::host::HostModel;
 use foldhash::fast::FixedState;
 use preflop_gpu::Gpu;
 use preflop_graph::{Iteration, Phase};
@@ -291,7 +291,7 @@ fn scheduled(
         });
     out.bound = if out.host > out.gpu_wall { Bound::Host } else { gpu_bound };
     let [least, most] = Parts::of(iteration, &out.steps).factors(out.evidence, gpu.vendor);
-    let [host_least, host_most] = host::spread(iteration).map(|factor| out.host * factor);
+    let [host_least, host_most] = host.spread(iteration).map(|factor| out.host * factor);
     out.gpu_busy_low = out.gpu_busy * least;
     out.gpu_busy_high = out.gpu_busy * most;
     // Where nothing but pauses stands between the kernels, what is not known of them counts.

@@ -93,8 +93,8 @@ pub struct TimeModel {
     stack: Stack,
     /// What one machine's measurements add, for its GPU.
     correction: Option<Box<Correction>>,
-    /// How much longer the host of the job takes than that of the measurements.
-    host_factor: f64,
+    /// How much longer the host of the job takes than that of the measurements, where that is said.
+    host_factor: Option<f64>,
     /// What trees and choosers said before, where many questions come.
     recall: Option<Recalled>,
 }
@@ -145,7 +145,7 @@ impl TimeModel {
             references,
             stack: Stack::CURRENT,
             correction: None,
-            host_factor: 1.0,
+            host_factor: None,
             recall: None,
         }
     }
@@ -169,12 +169,12 @@ impl TimeModel {
     /// The same model for jobs on a host that takes `factor` times as long as that of the measurements.
     #[must_use]
     pub fn with_host_factor(mut self, factor: f64) -> Self {
-        self.host_factor = factor;
+        self.host_factor = Some(factor);
         self
     }
 
-    /// How much longer the job's host takes than that of the measurements.
-    pub fn host_factor(&self) -> f64 {
+    /// How much longer the job's host takes than that of the measurements, where that is said.
+    pub fn host_factor(&self) -> Option<f64> {
         self.host_factor
     }
 

@@ -638,6 +638,8 @@ export type PredictQuestion = {
   context?: number;
   /** GPU name. */
   gpu: string;
+  /** How many times as long as the usual host the job's takes, where that was said. */
+  host_factor?: number;
   /** How feature maps lie: nchw, channels-last. A recorded iteration has its own layout. */
   layout: string;
   /** Training or inference, or a step of generation. */
@@ -670,6 +672,8 @@ export type Prediction = {
   context?: number;
   /** GPU name. */
   gpu: string;
+  /** How many times as long as the usual host the job's takes, where that was said. */
+  host_factor?: number;
   /** How feature maps lie: nchw, channels-last. A recorded iteration has its own layout. */
   layout: string;
   /** Training or inference, or a step of generation. */

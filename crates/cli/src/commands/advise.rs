@@ -30,6 +30,10 @@ pub struct AdviseArgs {
 
     #[command(flatten)]
     run: RunArgs,
+
+    /// The host that the job will run on: fast, usual, slow, a factor such as 1.5x, or a file from `preflop host`
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
 }
 
 /// Ways shown to people.
@@ -39,12 +43,14 @@ const SHOWN: usize = 12;
 pub fn run(args: &AdviseArgs, output: &Output) -> anyhow::Result<()> {
     let asked = args.gpu.as_deref().map(input::gpu).transpose()?;
     if let Some(recorded) = super::roofline::recording::read(&args.model)? {
+        input::no_host(args.host.as_deref())?;
         return of_recording(&recorded, asked, output);
     }
     let gpu = asked.ok_or_else(no_gpu)?;
     let job = args.run.job(&args.model, None, None)?;
     job.check_on(&gpu)?;
-    let ranking = advise::rank(&TimeModel::embedded(), &job.graph, job.options, job.form, &gpu);
+    let model = input::on_host(TimeModel::embedded(), args.host.as_deref())?;
+    let ranking = advise::rank(&model, &job.graph, job.options, job.form, &gpu);
     if output.json {
         return output::print_json(&ranking);
     }

@@ -33,6 +33,10 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "GPU")]
     gpu: String,
 
+    /// The host that the job will run on: fast, usual, slow, a factor such as 1.5x, or a file from `preflop host`
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+
     /// Tokens of a prompt
     #[arg(long, value_name = "N", default_value = "1024", value_parser = input::tokens, allow_hyphen_values = true)]
     prompt: u64,
@@ -159,8 +163,12 @@ pub fn run(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
             }
         })
     };
-    let mut model = TimeModel::embedded();
+    let mut model = input::on_host(TimeModel::embedded(), args.host.as_deref())?;
     if args.stack == StackChoice::Served {
+        if args.host.is_some() {
+            let message = "`--host` is for `--stack pytorch`";
+            return Err(InputError::new(message).hint("a server's steps have a host of their own").into());
+        }
         model = model.with_stack(preflop_core::time::Stack::SERVED);
     }
     let constants = Constants::embedded();

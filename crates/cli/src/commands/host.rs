@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Time this machine's host through PyTorch: it sets the pace of jobs with many small kernels
 ///
 /// Run it where the job will run. Takes about a second and no GPU; needs a Python with PyTorch. The file goes into `--host`
-/// of `predict` and `compare`, which then scale the host's time by it.
+/// of `predict`, `compare`, `report`, `advise` and `generate`, which then scale the host's time by it; without a probe it takes fast, usual, slow or a factor.
 #[derive(Debug, Args)]
 #[command(after_help = "EXAMPLES
   preflop host -o my.host.json")]
@@ -90,7 +90,7 @@ pub fn run(args: &HostArgs, output: &Output) -> anyhow::Result<()> {
     }
     if let Some(path) = &args.output {
         let file = path.display();
-        writeln!(out, "wrote {file}; use it as `--host {file}` in `predict` and `compare`")?;
+        writeln!(out, "wrote {file}; use it as `--host {file}` in `predict`, `compare` and others")?;
     }
     Ok(out.flush()?)
 }

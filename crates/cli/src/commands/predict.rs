@@ -56,8 +56,8 @@ pub struct PredictArgs {
     #[arg(long, value_name = "FILE")]
     correction: Option<String>,
 
-    /// The host that the job will run on, from `preflop host`
-    #[arg(long, value_name = "FILE", conflicts_with = "cluster")]
+    /// The host that the job will run on: fast, usual, slow, a factor such as 1.5x, or a file from `preflop host`
+    #[arg(long, value_name = "HOST", conflicts_with = "cluster")]
     host: Option<String>,
 }
 
@@ -101,6 +101,7 @@ pub fn run(args: &PredictArgs, output: &Output) -> anyhow::Result<()> {
         layout: layout_name(job.graph.channels_last),
         checkpoint: job.graph.checkpoint.to_string(),
         algorithms: algorithms_name(job.form.autotuned),
+        host_factor: model.host_factor(),
         notes: job.notes.clone(),
     };
     let largest = room::largest_batch((&args.model, &args.run), &job, &gpu);

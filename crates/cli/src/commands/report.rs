@@ -7,6 +7,7 @@ use super::roofline::page::{self, PageView};
 use super::roofline::recording::{self, RecordingArgs};
 use crate::destination;
 use crate::error::{InputError, Partly};
+use crate::input;
 use crate::output::{self, Output};
 use crate::price_args::{PriceArgs, own_quote};
 use crate::room;
@@ -51,6 +52,10 @@ pub struct ReportArgs {
 
     #[command(flatten)]
     recording: RecordingArgs,
+
+    /// The host that the job will run on: fast, usual, slow, a factor such as 1.5x, or a file from `preflop host`
+    #[arg(long, value_name = "HOST", conflicts_with = "live")]
+    host: Option<String>,
 
     /// Write the whole application with its core inside, opened at this job: every option can be changed in the browser
     #[arg(long, conflicts_with = "md")]
@@ -133,7 +138,7 @@ fn predicted(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
     let gpus = args.job.gpus()?;
     let job = args.job.run.job(&args.model, None, None)?;
     gpus.iter().try_for_each(|gpu| job.check_on(gpu))?;
-    let model = TimeModel::embedded();
+    let model = input::on_host(TimeModel::embedded(), args.host.as_deref())?;
     let predictions: Vec<_> = gpus.iter().map(|g| model.predict_iteration(&job.iteration, g)).collect();
     let answers: Vec<_> = gpus.iter().zip(&predictions).collect();
     let title = describe(&job);
@@ -161,6 +166,7 @@ fn predicted(args: &ReportArgs, output: &Output) -> anyhow::Result<()> {
 }
 
 fn recorded(args: &ReportArgs, profile: &Profile, output: &Output) -> anyhow::Result<()> {
+    input::no_host(args.host.as_deref())?;
     let asked = args.job.gpus_if_any()?;
     let analysis = analyse(profile, &args.recording.window)?;
     let gpu = recording::origin(&analysis, &args.recording, &asked)?;
@@ -275,6 +281,9 @@ fn command(args: &ReportArgs, sizes: Option<(u64, Option<u64>)>) -> String {
         for [flag, value] in args.recording.words() {
             add(&flag, &value);
         }
+    }
+    if let Some(host) = &args.host {
+        add("--host", host);
     }
     match args.usd_per_hour {
         Some(usd) => add("--usd-per-hour", &usd.to_string()),

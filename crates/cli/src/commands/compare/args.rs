@@ -91,8 +91,8 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     pub correction: Option<String>,
 
-    /// The host that the job will run on, from `preflop host`
-    #[arg(long, value_name = "FILE")]
+    /// The host that the job will run on: fast, usual, slow, a factor such as 1.5x, or a file from `preflop host`
+    #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
 
     /// Show speeds relative to this GPU [default: the measured one]

@@ -46,6 +46,7 @@ struct Row {
 
 /// Ranks the GPUs for a recording.
 pub fn run(recorded: &Profile, args: &CompareArgs, output: &Output) -> anyhow::Result<()> {
+    input::no_host(args.host.as_deref())?;
     let chosen: &RecordingArgs = &args.recording;
     let analysis = profile::analyse(recorded, &chosen.window)?;
     let gpus: Vec<Gpu> = if args.gpus == ["all"] {
