@@ -9,7 +9,8 @@
 //! [LINE ..]` both and more with each GPU left out, `preflop-fit
 //! operators [write]` fits and judges the operators of the table, and
 //! `preflop-fit laws [COUNT]` counts answers that break what physics asks. `preflop-fit served [write]` fits the kernels of an inference server, and
-//! `preflop-fit llm` scores prefill and decode steps.
+//! `preflop-fit llm` scores prefill and decode steps; `preflop-fit missed [ROWS]` kinds of operators that were missed by much, on networks and shapes that no
+//! fit sees.
 #![allow(clippy::print_stdout)]
 
 mod attention;
@@ -25,6 +26,7 @@ mod gemm;
 mod growth;
 mod laws;
 mod llm;
+mod missed;
 mod networks;
 mod neusight;
 mod operators;
@@ -71,6 +73,7 @@ fn main() -> Result<()> {
             served::run(&sets, write.then_some(Path::new("data/fitted")))
         }
         Some("llm") => llm::report(&sets),
+        Some("missed") => missed::report(&sets, wanted.get(1).and_then(|n| n.parse().ok()).unwrap_or(0)),
         Some("networks") => networks::report(&sets),
         Some("published") => published::report(&sets),
         Some("e2e") => {
