@@ -3,7 +3,7 @@
 //!
 //! `preflop-fit` fits everything from the sets that `data/measured/*/manifest.toml` describe, and nothing else; `preflop-fit
 //! again` does so and compares with what ships. `preflop-fit FAMILY ..` only cross-validates the families whose names begin
-//! so. `PREFLOP_SHARED` names the folder with the sets of others (default `../shared`). `preflop-fit manifests [write]`
+//! so; `preflop-fit merge FAMILY ..` fits these anew and puts them into what ships. `PREFLOP_SHARED` names the folder with the sets of others (default `../shared`). `preflop-fit manifests [write]`
 //! compares files and manifests. `preflop-fit e2e` scores whole iterations,
 //! `preflop-fit published` the published measurements on other GPUs, `preflop-fit networks` published image networks there, `preflop-fit unseen
 //! [LINE ..]` both and more with each GPU left out, `preflop-fit
@@ -26,6 +26,7 @@ mod gemm;
 mod growth;
 mod laws;
 mod llm;
+mod merge;
 mod missed;
 mod networks;
 mod neusight;
@@ -85,6 +86,11 @@ fn main() -> Result<()> {
                 println!("  host {:?}", e2e::host(&[&runs]));
             }
             Ok(())
+        }
+        Some("merge") => {
+            let fit = Fit::merged(&sets, &wanted[1..], Path::new(FITTED))?;
+            fit.print();
+            fit.files()?.write(Path::new(FITTED))
         }
         Some("laws") => {
             let ours = data::operators(&sets, "ops")?;
