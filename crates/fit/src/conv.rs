@@ -13,7 +13,7 @@ use preflop_core::kernels::conv::{
 };
 use preflop_core::kernels::conv_features::{CHOICE_FEATURES, candidates_of, finish, shape_features};
 use preflop_core::kernels::conv_form::family_time;
-use preflop_core::kernels::depthwise::{StreamConstants, depthwise_time, steps};
+use preflop_core::kernels::depthwise::{StreamConstants, depthwise_time, walk};
 use preflop_core::ops::{Gemm, Op};
 use preflop_core::time::TimeModel;
 use preflop_core::time::choice::{Chooser, Variant};
@@ -117,7 +117,7 @@ pub fn constants(rows: &[Row], gpus: &[Gpu]) -> BTreeMap<String, Vec<f64>> {
         .map(|(key, members)| {
             let (first, v) = members[0];
             let start: Vec<f64> = if v.family.streams() {
-                StreamConstants::start(steps(&first.task, v.family))
+                StreamConstants::start(walk(&first.task, v.family))
             } else {
                 ConvConstants::START.to_array().to_vec()
             };

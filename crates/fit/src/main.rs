@@ -3,13 +3,14 @@
 //!
 //! `preflop-fit` fits everything from the sets that `data/measured/*/manifest.toml` describe, and nothing else; `preflop-fit
 //! again` does so and compares with what ships. `preflop-fit FAMILY ..` only cross-validates the families whose names begin
-//! so. `PREFLOP_SHARED` names the folder with the sets of others (default `../shared`). `preflop-fit manifests [write]`
+//! so; `preflop-fit merge FAMILY ..` fits these anew and puts them into what ships. `PREFLOP_SHARED` names the folder with the sets of others (default `../shared`). `preflop-fit manifests [write]`
 //! compares files and manifests. `preflop-fit e2e` scores whole iterations,
 //! `preflop-fit published` the published measurements on other GPUs, `preflop-fit networks` published image networks there, `preflop-fit unseen
 //! [LINE ..]` both and more with each GPU left out, `preflop-fit
 //! operators [write]` fits and judges the operators of the table, and
 //! `preflop-fit laws [COUNT]` counts answers that break what physics asks. `preflop-fit served [write]` fits the kernels of an inference server, and
-//! `preflop-fit llm` scores prefill and decode steps; `preflop-fit intervals [write]` fits and judges intervals of the GPU's time of whole iterations.
+//! `preflop-fit llm` scores prefill and decode steps; `preflop-fit intervals [write]` fits and judges intervals of the GPU's time of whole iterations;
+//! `preflop-fit missed [ROWS]` judges kinds of operators that were missed by much, on networks and shapes that no fit sees.
 #![allow(clippy::print_stdout)]
 
 mod attention;
@@ -26,6 +27,8 @@ mod growth;
 mod intervals;
 mod laws;
 mod llm;
+mod merge;
+mod missed;
 mod networks;
 mod neusight;
 mod operators;
@@ -76,6 +79,7 @@ fn main() -> Result<()> {
             intervals::run(&sets, write.then_some(Path::new(FITTED)))
         }
         Some("llm") => llm::report(&sets),
+        Some("missed") => missed::report(&sets, wanted.get(1).and_then(|n| n.parse().ok()).unwrap_or(0)),
         Some("networks") => networks::report(&sets),
         Some("published") => published::report(&sets),
         Some("e2e") => {
@@ -87,6 +91,11 @@ fn main() -> Result<()> {
                 println!("  host {:?}", e2e::host(&[&runs]));
             }
             Ok(())
+        }
+        Some("merge") => {
+            let fit = Fit::merged(&sets, &wanted[1..], Path::new(FITTED))?;
+            fit.print();
+            fit.files()?.write(Path::new(FITTED))
         }
         Some("laws") => {
             let ours = data::operators(&sets, "ops")?;

@@ -1,4 +1,4 @@
-//! The operators of the table: constants on two thirds of the measured rows, errors on the third that no fit sees.
+//! The operators of the table: constants on two thirds of the measured rows and on those that were missed by much, errors on the third that no fit sees.
 //!
 //! A row is held back by a hash of its text, so the third is the same in every run. `preflop-fit operators` prints
 //! the errors of every operator of the file on its held-back rows; with `write` it fits the forms, writes `data/fitted/operators.toml` and judges
@@ -10,7 +10,7 @@ use crate::score::{Score, score};
 use crate::sets::Sets;
 use anyhow::{Context as _, Result};
 use preflop_core::gpu::Gpu;
-use preflop_core::kernels::listed::{TERMS, class, counts, forest, form, terms};
+use preflop_core::kernels::listed::{TERMS, class, forest, form, terms};
 use preflop_core::ops::{Op, OpCall};
 use preflop_core::time::{TimeModel, listed_class, listed_form};
 use std::collections::BTreeMap;
@@ -111,9 +111,17 @@ fn spread(rows: &[([f64; TERMS], f64)], constants: &[f64; TERMS]) -> [f64; 2] {
     [(WIDER * at(0.05)).min(-least), (WIDER * at(0.95)).max(least)]
 }
 
+/// The rows that constants and trees are fitted on: none of a call that is only for judging.
+fn known(sets: &Sets) -> Result<Vec<Measured>> {
+    let rows = read(sets, "operators")?;
+    let mut missed = read(sets, "missed")?;
+    missed.retain(|m| !held(&m.call) || rows.iter().all(|r| r.call != m.call));
+    Ok(rows.into_iter().filter(|m| !held(&m.call)).chain(missed).collect())
+}
+
 /// The rows to learn from, beside the form with the constants that ship.
 pub fn samples(sets: &Sets) -> Result<Vec<Sample>> {
-    let rows = read(sets, "operators")?;
+    let rows = known(sets)?;
     let sample = |(group, m): (usize, &Measured)| {
         let Op::Listed(o) = &m.call.op else { return None };
         let (reference, x) = listed_form(o, &m.call, &sets.gpus[m.gpu]);
@@ -131,14 +139,14 @@ pub fn samples(sets: &Sets) -> Result<Vec<Sample>> {
             source,
         })
     };
-    Ok(rows.iter().filter(|m| !held(&m.call)).enumerate().filter_map(sample).collect())
+    Ok(rows.iter().enumerate().filter_map(sample).collect())
 }
 
 fn classes(rows: &[Measured], gpu: &Gpu) -> BTreeMap<String, Class> {
     let mut groups: BTreeMap<String, Vec<([f64; TERMS], f64)>> = BTreeMap::new();
-    for m in rows.iter().filter(|m| !held(&m.call)) {
+    for m in rows {
         if let Op::Listed(o) = &m.call.op {
-            let row = (terms(&counts(o, &m.call), gpu), m.us * 1e-6);
+            let row = (terms(o, &m.call, gpu), m.us * 1e-6);
             groups.entry(class(o, &m.call)).or_default().push(row);
         }
     }
@@ -162,7 +170,7 @@ fn judged(
     if let Op::Listed(o) = &call.op
         && let Some(c) = classes.and_then(|all| all.get(&class(o, call)))
     {
-        let us = form(&c.constants, &terms(&counts(o, call), gpu)) * 1e6;
+        let us = form(&c.constants, &terms(o, call, gpu)) * 1e6;
         return [us, us * c.spread[0].exp(), us * c.spread[1].exp()];
     }
     let one = model.predict(call, gpu);
@@ -173,7 +181,7 @@ fn judged(
 pub fn report(sets: &Sets, write: bool) -> Result<()> {
     let rows = read(sets, "operators")?;
     let gpu = &sets.gpus[sets.own_gpu()?];
-    let classes = classes(&rows, gpu);
+    let classes = classes(&known(sets)?, gpu);
     if write {
         std::fs::write(FILE, text(&classes)).with_context(|| format!("cannot write {FILE}"))?;
         println!("wrote {FILE}");
@@ -214,7 +222,7 @@ pub fn report(sets: &Sets, write: bool) -> Result<()> {
 fn text(classes: &BTreeMap<String, Class>) -> String {
     let mut out = String::from(
         "# Constants of the operators of the table, by operator/pass/way/bytes of an element; crates/kernels/src/listed.rs has the form.\n\
-         # Made by `preflop-fit operators write` from two thirds of data/measured/h200/operators.csv.gz (2026-11-16, one H200, torch 2.11.0).\n\
+         # Made by `preflop-fit operators write` from two thirds of data/measured/h200/operators.csv.gz (2026-11-16, one H200, torch 2.11.0) and from missed.csv.gz.\n\
          # `preflop-fit operators` prints the errors on the third that was held back; docs/accuracy.md has them.\n\n",
     );
     for (key, c) in classes {

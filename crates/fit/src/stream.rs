@@ -24,7 +24,7 @@ pub fn name(family: Family) -> &'static str {
 }
 
 /// Fewest rows that get constants of their own.
-const LEAST: usize = 25;
+const LEAST: usize = 12;
 
 /// Constants of linear forms by class.
 pub type Constants = BTreeMap<usize, [f64; linear::TERMS]>;

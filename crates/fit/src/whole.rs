@@ -6,6 +6,7 @@
 
 use crate::data;
 use crate::gbdt::{Loss, Settings};
+use crate::merge::Shipped;
 use crate::samples::{self, Sample};
 use crate::sets::Sets;
 use crate::unseen::LeftOut;
@@ -25,6 +26,7 @@ use preflop_core::time::choice::Choosers;
 use preflop_core::time::conv_table::ConvForms;
 use preflop_core::time::fitted::ConstantsFile;
 use preflop_core::time::{Library, TimeModel};
+use std::path::Path;
 
 /// Settings for families whose times vary smoothly with the shape: two losses averaged.
 pub fn smooth(trees: usize, min_leaf: usize, feature_fraction: f32) -> Settings {
@@ -71,7 +73,7 @@ pub fn plain_products(sets: &Sets) -> Result<Vec<gemm::Row>> {
 /// The project's own operators, all files.
 pub fn operators(sets: &Sets) -> Result<Vec<data::Measured>> {
     let mut measured = Vec::new();
-    for name in ["ops", "ops_extra", "forward", "fp8"] {
+    for name in ["ops", "ops_extra", "forward", "fp8", "missed"] {
         measured.extend(data::operators(sets, name)?);
     }
     for (name, gap) in data::WITHOUT_CUDNN {
@@ -85,6 +87,8 @@ pub struct Fit<'a> {
     sets: &'a Sets,
     /// Beginnings of the names of families to fit; all if empty.
     wanted: &'a [String],
+    /// What the families are put into, where they are not only looked at.
+    shipped: Option<Shipped>,
     measured: Vec<data::Measured>,
     constants: ConstantsFile,
     learned: Vec<Learned>,
@@ -94,10 +98,20 @@ pub struct Fit<'a> {
 impl<'a> Fit<'a> {
     /// Fits everything, or only cross-validates the families whose names begin with one of `wanted`.
     pub fn new(sets: &'a Sets, wanted: &'a [String]) -> Result<Self> {
+        Self::on(sets, wanted, None)
+    }
+
+    /// Fits these families anew on top of what ships.
+    pub fn merged(sets: &'a Sets, wanted: &'a [String], folder: &Path) -> Result<Self> {
+        Self::on(sets, wanted, Some(Shipped::read(folder, wanted)?))
+    }
+
+    fn on(sets: &'a Sets, wanted: &'a [String], shipped: Option<Shipped>) -> Result<Self> {
         let measured = operators(sets)?;
         let mut fit = Self {
             sets,
             wanted,
+            shipped,
             measured,
             constants: ConstantsFile::default(),
             learned: Vec::new(),
@@ -137,7 +151,7 @@ impl<'a> Fit<'a> {
 
     /// What ships.
     pub fn files(self) -> Result<Files> {
-        Files::new(self.sets, self.constants, &self.learned, &self.choosers)
+        Files::new(self.sets, self.constants, &self.learned, &self.choosers, self.shipped.as_ref())
     }
 
     /// `gemm` picks all products, `gemm/h200` one fit of them.
@@ -148,15 +162,20 @@ impl<'a> Fit<'a> {
 
     /// The model so far.
     fn model(&self) -> Result<TimeModel> {
-        if self.wanted.is_empty() {
-            write::model(self.sets, &self.constants, &self.learned, &self.choosers)
+        if self.writes() {
+            write::model(self.sets, &self.constants, &self.learned, &self.choosers, self.shipped.as_ref())
         } else {
             Ok(TimeModel::embedded())
         }
     }
 
+    /// Are files to come of it, or only figures?
+    fn writes(&self) -> bool {
+        self.wanted.is_empty() || self.shipped.is_some()
+    }
+
     fn learn(&mut self, learner: Learner) -> &mut Learned {
-        let learned = learner.train(!self.wanted.is_empty());
+        let learned = learner.train(!self.writes());
         self.learned.push(learned);
         let last = self.learned.len() - 1;
         &mut self.learned[last]
@@ -286,19 +305,24 @@ impl<'a> Fit<'a> {
         }
         // Grouped, dilated and one-dimensional ones; the third that is only for judging stays out.
         calls.extend(data::operators(sets, "operators")?.into_iter().filter(|m| !operators::held(&m.call)));
-        let answers = |names: [&str; 3]| -> Result<Vec<_>> {
+        let answers = |names: [&str; 4]| -> Result<Vec<_>> {
             let mut all = Vec::new();
             for name in names {
                 all.extend(choices::read(sets, &sets.own(name)?)?);
             }
             Ok(all)
         };
-        let random =
-            answers(["conv_choice.txt.gz", "conv_choice_lines.txt.gz", "conv_choice_groups.txt.gz"])?;
+        let random = answers([
+            "conv_choice.txt.gz",
+            "conv_choice_lines.txt.gz",
+            "conv_choice_groups.txt.gz",
+            "conv_choice_missed.txt.gz",
+        ])?;
         let mut asked = answers([
             "conv_choice_measured.txt.gz",
             "conv_choice_lines_measured.txt.gz",
             "conv_choice_groups_measured.txt.gz",
+            "conv_choice_missed_measured.txt.gz",
         ])?;
         asked.extend(random.iter().copied());
         let named = choices::read_names(sets, &sets.own("conv_named.txt.gz")?)?;

@@ -2,6 +2,7 @@
 
 use crate::gbdt::Settings;
 use crate::growth::{self, Doubled, Known};
+use crate::merge::{Shipped, UNSEEN};
 use crate::samples::{self, Forests, Sample, fit, fit_all, intervals};
 use crate::score::score;
 use crate::sets::Sets;
@@ -18,9 +19,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// One line of the cross-validation report.
-#[derive(Debug, serde::Serialize)]
-struct ScoreRow {
-    family: String,
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+pub struct ScoreRow {
+    pub family: String,
     class: String,
     gpu: String,
     how: String,
@@ -254,12 +255,14 @@ impl Learned {
 pub struct Files(BTreeMap<&'static str, Vec<u8>>);
 
 impl Files {
-    /// `constants.json`, `trees.bin`, `report.json` (what cross-validation said) and `provenance.json`.
+    /// `constants.json`, `trees.bin`, `report.json` (what cross-validation said) and `provenance.json`; with those of the families that were not fitted from
+    /// what ships.
     pub fn new(
         sets: &Sets,
         mut constants: ConstantsFile,
         learned: &[Learned],
         choosers: &Choosers,
+        shipped: Option<&Shipped>,
     ) -> Result<Self> {
         let gpus = &sets.gpus;
         for l in learned {
@@ -282,12 +285,20 @@ impl Files {
         constants.unseen = unseen(learned, &constants.intervals);
         constants.references = sets.references(None);
         let mut rows: Vec<ScoreRow> = learned.iter().flat_map(|l| l.rows(gpus)).collect();
+        let mut provenance = provenance(sets, learned);
+        let mut trees = (forests(learned), choosers.clone());
+        if let Some(shipped) = shipped {
+            constants = shipped.constants(&constants);
+            rows = shipped.report(&rows);
+            provenance = shipped.provenance(provenance);
+            trees = (shipped.forests(trees.0), shipped.choosers(&trees.1));
+        }
         rows.sort_by(|a, b| a.family.cmp(&b.family));
         Ok(Self(BTreeMap::from([
             ("constants.json", json(&constants)?),
-            ("provenance.json", json(&provenance(sets, learned))?),
+            ("provenance.json", json(&provenance)?),
             ("report.json", json(&rows)?),
-            ("trees.bin", write_forests(&forests(learned), choosers)),
+            ("trees.bin", write_forests(&trees.0, &trees.1)),
         ])))
     }
 
@@ -318,15 +329,21 @@ fn forests(learned: &[Learned]) -> BTreeMap<String, Forest> {
     learned.iter().flat_map(|l| l.forests.iter().cloned()).collect()
 }
 
-/// The model that these constants, forests and choosers make.
+/// The model that these constants, forests and choosers make, on top of what ships.
 pub fn model(
     sets: &Sets,
     constants: &ConstantsFile,
     learned: &[Learned],
     choosers: &Choosers,
+    shipped: Option<&Shipped>,
 ) -> Result<TimeModel> {
-    let constants = ConstantsFile { references: sets.references(None), ..constants.clone() };
-    let trees = write_forests(&forests(learned), choosers);
+    let mut constants = ConstantsFile { references: sets.references(None), ..constants.clone() };
+    let mut trees = (forests(learned), choosers.clone());
+    if let Some(shipped) = shipped {
+        constants = shipped.constants(&constants);
+        trees = (shipped.forests(trees.0), shipped.choosers(&trees.1));
+    }
+    let trees = write_forests(&trees.0, &trees.1);
     Ok(TimeModel::new(Fitted::read(&serde_json::to_string(&constants)?, &trees)?))
 }
 
@@ -352,7 +369,7 @@ fn unseen(learned: &[Learned], seen: &BTreeMap<String, LogInterval>) -> BTreeMap
     let rows = left_out.map(|l| (l.class.clone(), (l.seconds / l.predicted).ln()));
     let mut out = intervals(rows, 20);
     for (name, interval) in seen {
-        out.entry(name.clone()).or_insert(interval.widened(2.0));
+        out.entry(name.clone()).or_insert(interval.widened(UNSEEN));
     }
     out
 }

@@ -290,6 +290,25 @@ fn of_kind(kind: u8, parts: &[&str]) -> bool {
     }
 }
 
+/// Which of PyTorch's depthwise kernels runs: one for a square filter of this size; [`ANY_FILTER`]; or [`ANY_STRIDE`], whose data gradients divide by the stride
+/// at every tap. A line's stride along its height is one, so that it is not the same on both sides.
+fn torch_filter(task: &Task) -> u8 {
+    let c = &task.conv;
+    let line = c.h == 1 && c.r == 1 && c.s > 1;
+    let divides = c.stride[0] > 2 || c.stride[0] != c.stride[1] || (line && c.stride[1] > 1);
+    match (c.r, c.s) {
+        _ if task.pass == Pass::Dgrad && divides => ANY_STRIDE,
+        (1, 1) => 1,
+        (3, 3) => 3,
+        (5, 5) => 5,
+        _ => ANY_FILTER,
+    }
+}
+
+/// In the place of a filter's size.
+const ANY_FILTER: u8 = 0;
+const ANY_STRIDE: u8 = 2;
+
 impl ConvKey {
     /// The key of a task.
     pub fn new(task: &Task, family: ConvFamily) -> Self {
@@ -307,6 +326,7 @@ impl ConvKey {
         let layout = u8::from(c.channels_last);
         let kind = match family {
             ConvFamily::TorchDepthwise if task.pass == Pass::Wgrad => layout,
+            ConvFamily::TorchDepthwise => layout + 2 * u8::from(c.stride[0] > 1) + 4 * torch_filter(task),
             _ if family.streams() => {
                 layout + 2 * u8::from(c.stride[0] > 1) + 4 * c.r.max(c.s).min(LARGEST_FILTER) as u8
             }

@@ -1,4 +1,4 @@
-//! Norms and pooling over feature maps, their resizing, and sums down columns: a closed form of what their kernels spend time on.
+//! Norms and pooling over feature maps, their resizing, sums down columns, and look-ups: a closed form of what their kernels spend time on.
 //!
 //! ```text
 //! t = sum of c_i * term_i,   c_i >= 0
@@ -8,18 +8,25 @@
 //! chains: the steps of a norm that gives each channel (or group of an image) one block, one after the other, in waves of blocks, and
 //! at full occupancy; of a bilinear resize, whose threads each take one place through all maps, the maps, which take longer where
 //! they come from DRAM; of a column sum the square root of the rows, since blocks share the rows and then add up
-//! what they found. The constants (clocks per element or step) are fitted by class: operator, direction, number format, layout.
+//! what they found; of a look-up the rows, each of which is a block of its own, and of its gradient the rows of the table that are met, after
+//! their indices were sorted. The constants (clocks per element or step) are fitted by class: operator, direction, number format, layout.
 
 use crate::Reuse;
+use crate::listed::missed;
 use preflop_gpu::Gpu;
-use preflop_ops::{Interpolate, Op, OpCall, Pass, Resize, Rowwise, RowwiseKind, Spatial, SpatialKind};
+use preflop_ops::{
+    Embedding, Interpolate, Op, OpCall, Pass, Resize, Rowwise, RowwiseKind, Spatial, SpatialKind,
+};
 use preflop_units::dtype::Dtype;
+use preflop_units::math::Elementary as _;
 
 /// Terms of the form.
 pub const TERMS: usize = 11;
 
 /// Classes of constants.
-pub const CLASSES: usize = SUMS + 4;
+pub const CLASSES: usize = LOOK_UPS + 2 * FORMS.len();
+/// After two kinds of resizing in two formats.
+const LOOK_UPS: usize = SUMS + 4;
 const SUMS: usize = MAPS + 2 * FORMATS.len();
 const MAPS: usize = KINDS.len() * 2 * FORMATS.len() * 2;
 
@@ -38,6 +45,24 @@ const FORMATS: [&str; 3] = ["fp32", "bf16", "fp16"];
 /// Constants of adaptive pooling, of which no calls were measured: 650 clocks of an SM for each map (580 to 760, forward and
 /// backward, in profiles of 51 iterations of AlexNet, VGG and GoogLeNet on an H200).
 pub const ADAPTIVE: [f64; TERMS] = [1.2, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 650.0, 0.0];
+
+/// What PyTorch runs for look-ups: rows of whole vectors as a block each, others element by element; gradients of few look-ups one after the other,
+/// those of many sorted.
+const FORMS: [&str; 4] = ["fwd/elements", "fwd/rows", "bwd/few", "bwd/sorted"];
+
+/// PyTorch's own rule (`Embedding.cu`): so many look-ups are not sorted.
+pub(crate) const FEW_LOOK_UPS: u64 = 3072;
+
+/// Bytes of a vector that a thread copies at once, and of a row that the L2 reads from DRAM at least.
+const VECTOR: f64 = 16.0;
+const SECTOR: f64 = 32.0;
+
+/// Clocks of an SM from one block that copies a row to its next: 1,048,576 rows of 16 bytes take an H200 632 us, and so do others of fewer than
+/// 500 bytes by their number (`missed.csv.gz`).
+const ROW: f64 = 157.0;
+
+/// Columns of the gradient that a block of few look-ups takes.
+const STRIP: u64 = 32;
 
 /// Threads of a block that norms a channel.
 const BLOCK: u64 = 512;
@@ -66,12 +91,25 @@ pub fn class(call: &OpCall) -> Option<usize> {
         }
         // 16-bit formats alike; the backward pass, which was not measured, as the forward one.
         Op::Interpolate(o) => Some(SUMS + 2 * format.min(1) + usize::from(o.how == Resize::Bilinear)),
+        Op::Embedding(o) => {
+            let whole = (o.dim as f64 * call.dtype.size()) % VECTOR == 0.0;
+            let form = if call.pass == Pass::Fwd {
+                usize::from(whole)
+            } else {
+                2 + usize::from(o.tokens > FEW_LOOK_UPS)
+            };
+            Some(LOOK_UPS + 2 * form + format.min(1))
+        }
         _ => None,
     }
 }
 
 /// The key of a class in files.
 pub fn key(class: usize) -> String {
+    if let Some(look_up) = class.checked_sub(LOOK_UPS) {
+        let form = FORMS.get(look_up / 2).copied().unwrap_or_default();
+        return format!("linear/embedding/{form}/{}", if look_up % 2 == 0 { "fp32" } else { "half" });
+    }
     if let Some(resize) = class.checked_sub(SUMS) {
         let how = if resize % 2 == 1 { "bilinear" } else { "nearest" };
         return format!("linear/interpolate/{}/{how}", if resize < 2 { "fp32" } else { "half" });
@@ -110,6 +148,7 @@ pub fn terms(call: &OpCall, gpu: &Gpu) -> [f64; TERMS] {
         Op::Spatial(o) => map_terms(o, call, gpu),
         Op::Rowwise(o) => sum_terms(o, call, gpu),
         Op::Interpolate(o) => resize_terms(o, call, gpu),
+        Op::Embedding(o) => look_up_terms(o, call, gpu),
         _ => [0.0; TERMS],
     }
 }
@@ -145,6 +184,55 @@ fn resize_terms(op: &Interpolate, call: &OpCall, gpu: &Gpu) -> [f64; TERMS] {
     let floor = gpu.kernel_floor.0;
     let dram = (t.total() / gpu.dram_sustained).0;
     [floor, dram, x / issue, y / issue, chain, chain * cold, 0.0, 0.0, 0.0, 0.0, 0.0]
+}
+
+/// Which kernel a look-up or its gradient runs, in words.
+pub fn look_up(call: &OpCall) -> Option<&'static str> {
+    const NAMES: [&str; FORMS.len()] =
+        ["look-up by elements", "look-up by rows", "sum of few rows", "sum of sorted rows"];
+    let look_up = class(call)?.checked_sub(LOOK_UPS)?;
+    NAMES.get(look_up / 2).copied()
+}
+
+/// Rows of a table that so many look-ups meet, spread evenly: `v (1 - e^(-n/v))`.
+pub(crate) fn met(rows: f64, look_ups: f64) -> f64 {
+    rows * (1.0 - (-look_ups / rows).exponential())
+}
+
+/// Look-ups. Forward, blocks follow each other, or rows come from DRAM as far as the L2 does not keep them, or pass it, whatever is slowest. Backward, the table
+/// is cleared; then one row after the other is added to it, or those that are alike once they are sorted.
+fn look_up_terms(op: &Embedding, call: &OpCall, gpu: &Gpu) -> [f64; TERMS] {
+    let clock = gpu.boost_clock.0;
+    let issue = f64::from(gpu.sm_count.max(1)) * clock;
+    let (v, d, n) = (op.vocab as f64, op.dim as f64, op.tokens as f64);
+    let row = d * call.dtype.size();
+    let floor = gpu.kernel_floor.0;
+    let (elements, unlike) = (n * d, met(v, n));
+    let mut out = [0.0; TERMS];
+    if call.pass == Pass::Fwd {
+        let touched = unlike * row.max(SECTOR) + n * row;
+        let dram = touched * missed(touched, gpu) / gpu.dram_sustained.0;
+        let l2 = n * (row.max(SECTOR) + row) / gpu.l2.0;
+        if row % VECTOR == 0.0 {
+            let cube = |x: f64| x * x * x;
+            let slowest = (cube(n * ROW / issue) + cube(dram) + cube(l2)).cube_root();
+            (out[0], out[1], out[2]) = (floor, slowest, l2);
+        } else {
+            (out[0], out[2], out[3], out[4]) = (floor, l2, dram, elements / issue);
+        }
+        return out;
+    }
+    let table = v * row;
+    let [cleared, passed] = [table * missed(table, gpu) / gpu.dram_sustained.0, table / gpu.l2.0];
+    let rest = if op.tokens > FEW_LOOK_UPS {
+        [unlike * d / issue, elements / issue, n / issue, n / v / clock]
+    } else {
+        let strips = op.dim.div_ceil(STRIP * u64::from(gpu.sm_count.max(1))) as f64;
+        [strips * n / clock, elements / issue, 0.0, n / v / clock]
+    };
+    (out[0], out[1], out[2]) = (floor, cleared, passed);
+    out[3..7].copy_from_slice(&rest);
+    out
 }
 
 fn map_terms(op: &Spatial, call: &OpCall, gpu: &Gpu) -> [f64; TERMS] {
@@ -220,6 +308,27 @@ mod tests {
         let key_of = |d| class(&call(64, d)).map(key);
         assert_eq!(key_of(Dtype::Fp32).as_deref(), Some("linear/interpolate/fp32/bilinear"));
         assert_eq!(key_of(Dtype::Bf16), key_of(Dtype::Fp16));
+    }
+
+    #[test]
+    fn look_ups_of_short_rows_take_a_block_each() {
+        let gpu = preflop_gpu::catalog::find("h200").unwrap();
+        let call = |vocab, dim, tokens, pass| {
+            OpCall::new(Op::Embedding(Embedding { vocab, dim, tokens }), pass, Dtype::Fp32)
+        };
+        let key_of = |c: &OpCall| class(c).map(key).unwrap_or_default();
+        let short = call(4096, 4, 1 << 20, Pass::Fwd);
+        assert_eq!(key_of(&short), "linear/embedding/fwd/rows/fp32");
+        // 157 clocks of 132 SMs at 1.98 GHz for each of 1,048,576 rows: 630 us
+        let [_, slowest, ..] = terms(&short, &gpu);
+        assert!((slowest / 630e-6 - 1.0).abs() < 0.01, "{slowest}");
+        assert_eq!(key_of(&call(4096, 3, 100, Pass::Fwd)), "linear/embedding/fwd/elements/fp32");
+        assert_eq!(key_of(&call(4096, 3, 3072, Pass::Bwd)), "linear/embedding/bwd/few/fp32");
+        let many = call(4096, 64, 4096, Pass::Bwd);
+        assert_eq!(key_of(&many), "linear/embedding/bwd/sorted/fp32");
+        // As many look-ups as rows meet 1 - 1/e of them.
+        let expected = 4096.0 * (1.0 - (-1.0f64).exp()) * 64.0 / (132.0 * gpu.boost_clock.0);
+        assert!((terms(&many, &gpu)[3] / expected - 1.0).abs() < 1e-9);
     }
 
     #[test]

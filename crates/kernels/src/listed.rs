@@ -11,15 +11,15 @@
 mod ways;
 
 use crate::Machine;
-use crate::tile::{self, Constants, Product};
+use crate::tile::{self, Constants, Product, Tiling};
 use preflop_gpu::Gpu;
 use preflop_learned::trees::{Features, MAX_FEATURES};
 use preflop_ops::{Listed, ListedKind as K, OpCall, Pass};
 use preflop_units::dtype::Dtype;
 use preflop_units::math::Elementary as _;
 use ways::{
-    DIGITS, across, attention, by_index, over_lists, product_of, resize, scan, sort, sorted, top, transform,
-    volume,
+    DIGITS, Reduction, across, attention, by_index, over_lists, pool, product_of, resize, scan, sort, sorted,
+    top, transform, volume,
 };
 
 /// Terms of the form.
@@ -86,17 +86,8 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
             Counts { launches: 3.0, bytes, work: n, chain, blocks, turn: chain, pieces: a * c, ..base }
         }
         K::MaxRows | K::VarMean | K::LogSumExp => {
-            let few = if a < 264.0 { 64.0 } else { 0.0 };
-            let chain = b.min(b / 512.0 + few);
-            Counts {
-                bytes: a * b * e,
-                work: a * b,
-                chain,
-                blocks: a / 4.0,
-                turn: b / 128.0,
-                pieces: a,
-                ..base
-            }
+            let Reduction { way, steps, blocks, launches } = Reduction::new(a, b);
+            Counts { way, launches, bytes: a * b * e, work: a * b, blocks, turn: steps, pieces: a, ..base }
         }
         K::ScatterAdd
         | K::ScatterReduce
@@ -134,9 +125,11 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
             let steps = (b + 1.0).binary_log();
             Counts { bytes: a * (e + INDEX), work: a * steps, chain: steps, ..base }
         }
+        // Checks, sums, random numbers, their quotient and its largest: eight passes, four of them reductions of rows.
         K::Multinomial => {
-            let passes = 12.0 * a * b;
-            Counts { launches: 16.0, bytes: passes * e, work: passes, ..base }
+            let Reduction { way, steps, blocks, .. } = Reduction::new(a, b);
+            let bytes = 8.0 * a * b * e;
+            Counts { way, launches: 12.0, bytes, work: a * b, blocks, turn: steps, pieces: a, ..base }
         }
         K::FftC2c | K::FftR2c | K::FftC2r | K::Fft2C2c | K::Fft2R2c => transform(o, e),
         K::GridSample | K::GridSampleNearest => {
@@ -158,17 +151,7 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
             let (bytes, blocks) = ((a * b * c + a * b * d * f) * e, a * b * c / 512.0);
             Counts { bytes, work: a * b * d * f, chain: d, blocks, turn: d, ..base }
         }
-        K::MaxPool3d | K::AvgPool3d => {
-            let (inputs, results) = (a * b, a * d);
-            let work = match (backward, o.kind) {
-                (false, _) => results * c,
-                (true, K::AvgPool3d) => inputs * c,
-                (true, _) => inputs,
-            };
-            let blocks = if backward { inputs } else { results } / 256.0;
-            let (launches, bytes) = (1.0 + extra, inputs * e + results * (e + INDEX));
-            Counts { launches, bytes, work, chain: c, blocks, turn: c, ..base }
-        }
+        K::MaxPool3d | K::AvgPool3d => pool(o, e, backward),
         K::Conv3d | K::Conv3dLast | K::ConvTranspose3d => volume(o, call),
         K::ResizeNearest | K::ResizeBilinear | K::ResizeBilinearLast | K::ResizeBicubic => {
             resize(o, e, backward)
@@ -234,12 +217,29 @@ pub fn class(o: &Listed, call: &OpCall) -> String {
     if call.dtype == Dtype::Tf32 { format!("{start}/tf32") } else { format!("{start}/{}", call.dtype.size()) }
 }
 
-/// Seconds of each term on a GPU, for constants of 1.
-pub fn terms(counts: &Counts, gpu: &Gpu) -> [f64; TERMS] {
+/// Share of a call's bytes that the L2 does not keep from one call to the next.
+pub(crate) fn missed(bytes: f64, gpu: &Gpu) -> f64 {
     /// Inputs are met again after so many others: what is larger than this share of the L2 comes from DRAM.
     const ROUNDS: f64 = 6.0;
-    let filled = (ROUNDS * counts.bytes / gpu.l2_size.0).powi(4);
-    let miss = if filled.is_finite() { filled / (1.0 + filled) } else { 1.0 };
+    let filled = (ROUNDS * bytes / gpu.l2_size.0).powi(4);
+    if filled.is_finite() { filled / (1.0 + filled) } else { 1.0 }
+}
+
+/// Seconds of each term of a call on a GPU, for constants of 1. The work of a convolution over volumes is that of the tiled product it is.
+pub fn terms(o: &Listed, call: &OpCall, gpu: &Gpu) -> [f64; TERMS] {
+    let counts = counts(o, call);
+    let mut out = terms_of(&counts, gpu);
+    if forest(o.kind) == VOLUMES && counts.way != ways::DEPTHWISE {
+        out[WORK] = tiled(o, call, gpu).time;
+    }
+    out
+}
+
+/// Place of the work among the terms.
+const WORK: usize = 3;
+
+fn terms_of(counts: &Counts, gpu: &Gpu) -> [f64; TERMS] {
+    let miss = missed(counts.bytes, gpu);
     let (sm, clock) = (f64::from(gpu.sm_count.max(1)), gpu.boost_clock.0);
     let turns = (counts.blocks.max(1.0) / sm).ceil();
     [
@@ -254,12 +254,15 @@ pub fn terms(counts: &Counts, gpu: &Gpu) -> [f64; TERMS] {
 }
 
 /// Places of the feature vector that a listed operator fills.
-pub const FEATURES: usize = 4 + 7 + TERMS + 3 + 5;
+pub const FEATURES: usize = 4 + 7 + TERMS + 3 + 11;
+
+/// The forest of convolutions over volumes.
+const VOLUMES: &str = "listed/volumes";
 
 /// The forest that knows what the form leaves out, by what the kernels do.
 pub fn forest(kind: K) -> &'static str {
     match kind {
-        K::Conv3d | K::Conv3dLast | K::ConvTranspose3d => "listed/volumes",
+        K::Conv3d | K::Conv3dLast | K::ConvTranspose3d => VOLUMES,
         K::Sort
         | K::TopK
         | K::KthValue
@@ -277,11 +280,8 @@ pub fn forest(kind: K) -> &'static str {
     }
 }
 
-/// A convolution over volumes as a product in tiles: its time over that of the form, its waves, how full they are and its parts; zeros for the others.
-fn as_product(o: &Listed, call: &OpCall, time: f64, gpu: &Gpu) -> [f32; 5] {
-    if forest(o.kind) != "listed/volumes" {
-        return [0.0; 5];
-    }
+/// A convolution over volumes as a product in tiles.
+fn tiled(o: &Listed, call: &OpCall, gpu: &Gpu) -> Tiling {
     let [m, n, k] = product_of(o, call.pass);
     let [.., groups] = o.numbers();
     let (element, batch) = (call.dtype.size(), groups);
@@ -289,9 +289,34 @@ fn as_product(o: &Listed, call: &OpCall, time: f64, gpu: &Gpu) -> [f32; 5] {
     let written = element * batch * m * n;
     let product =
         Product { batch, m, n, k, element, read, written, max_split: 32.0, min_part: 128.0, step: 32.0 };
-    let t = tile::best(&product, &Constants::START, &Machine::of(gpu, call.dtype));
+    tile::best(&product, &Constants::START, &Machine::of(gpu, call.dtype))
+}
+
+/// Of that product its time over that of the form, its waves, how full they are and its parts; rows and columns; channels of a group, how they are aligned, and
+/// how many places a result has for one. Zeros for the others.
+fn as_product(o: &Listed, call: &OpCall, time: f64, gpu: &Gpu) -> [f32; 11] {
+    if forest(o.kind) != VOLUMES {
+        return [0.0; 11];
+    }
+    let ([m, n, k], t) = (product_of(o, call.pass), tiled(o, call, gpu));
+    let [_, ci, co, inputs, outputs, _, batch] = o.numbers();
     let full = m * n * batch * t.split / (t.tiles * t.bm * t.bn);
-    [t.time / time, t.waves, full, t.split, k].map(|v| v.max(1e-30).binary_log() as f32)
+    let (narrow, wide) = (ci / batch, co / batch);
+    let aligned = |channels: f64| crate::alignment(channels as u64, 64) as f64;
+    [
+        t.time / time,
+        t.waves,
+        full,
+        t.split,
+        k,
+        m,
+        n,
+        narrow.min(wide),
+        aligned(narrow),
+        aligned(wide),
+        outputs / inputs,
+    ]
+    .map(|v| v.max(1e-30).binary_log() as f32)
 }
 
 /// What the correction looks at: sizes and their alignment, and which terms of the form count, with a class's constants.
@@ -355,11 +380,10 @@ mod tests {
                 [([7; 7], Pass::Fwd), ([300; 7], Pass::Bwd), ([300; 7], Pass::Wgrad), ([5000; 7], Pass::Fwd)]
             {
                 let (op, call) = call(kind, &sizes, pass);
-                let counts = counts(&op, &call);
-                let before = form(&GENERIC, &terms(&counts, &gpu));
+                let before = form(&GENERIC, &terms(&op, &call, &gpu));
                 assert!(before.is_finite() && before > 0.0, "{}", kind.name());
                 for resource in Resource::ALL {
-                    let after = form(&GENERIC, &terms(&counts, &gpu.with_more(resource, 1.37)));
+                    let after = form(&GENERIC, &terms(&op, &call, &gpu.with_more(resource, 1.37)));
                     assert!(after <= before, "{} {}", kind.name(), resource.name());
                 }
             }

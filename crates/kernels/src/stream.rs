@@ -6,7 +6,7 @@
 //!
 //! Where `floor` is the GPU's empty kernel, `bytes` the compulsory traffic and `DRAM` the sustained
 //! bandwidth. What a kernel loses against it (few rows, odd widths, several passes, data that stays in the
-//! L2) is learned from dimensionless features. Norms and pooling over feature maps and sums down columns have a form of their own (`linear`).
+//! L2) is learned from dimensionless features. Norms and pooling over feature maps, sums down columns and look-ups have a form of their own (`linear`).
 
 use crate::{alignment, linear};
 use preflop_gpu::{Gpu, Vendor};
@@ -241,7 +241,7 @@ fn elements(call: &OpCall) -> f64 {
 /// Counted in profiles of whole iterations: PyTorch's batch norm three (also with stored statistics in bf16) and one, in channels-last bf16 four and three (each
 /// reduction zeroes its semaphores first), layer norm backward two,
 /// reductions with a memset, the two halves of a loss, seven kernels of single-tensor Adam, foreach steps in
-/// chunks of about 55 tensors, a sort and its passes in the backward of an embedding.
+/// chunks of about 55 tensors, in the backward of an embedding a sort and its passes (14 in `missed.csv.gz`), or two for few look-ups.
 pub fn launches(call: &OpCall) -> f64 {
     let backward = call.pass != Pass::Fwd;
     match &call.op {
@@ -265,7 +265,13 @@ pub fn launches(call: &OpCall) -> f64 {
         },
         Op::CrossEntropy(_) => 2.0,
         Op::Elementwise(o) if o.kind == ElementwiseKind::MaskedFill => 2.0,
-        Op::Embedding(_) if backward => 12.0,
+        Op::Embedding(o) if backward => {
+            if o.tokens > linear::FEW_LOOK_UPS {
+                14.0
+            } else {
+                2.0
+            }
+        }
         Op::Optimizer(o) => {
             let chunks = (o.tensors as f64 / 55.0).ceil();
             match o.kind {

@@ -136,7 +136,14 @@ impl ConvTable for ConvContext<'_> {
     fn depthwise(&self, task: &Task, family: ConvFamily) -> StreamConstants {
         let key = ConvKey::new(task, family).index();
         let nearest = self.forms.nearest(key).and_then(|at| self.forms.depthwise[at]);
-        nearest.unwrap_or(StreamConstants { t0: 4e-6, rate: 0.3, work: 0.0, wait: 0.0, block: 0.0 })
+        nearest.unwrap_or(StreamConstants {
+            t0: 4e-6,
+            rate: 0.3,
+            work: 0.0,
+            wait: 0.0,
+            block: 0.0,
+            tried: 0.0,
+        })
     }
 }
 

@@ -41,6 +41,61 @@ pub(super) fn across(outer: f64, dim: f64, inner: f64) -> (f64, f64) {
     ((dim / along).ceil(), outer * (inner / beside).ceil() * beside * along / PER_SM)
 }
 
+/// How PyTorch's reduction of rows of neighbours shares them out (`Reduce.cuh`): a warp for a row where there are many, all threads of a block for longer ones,
+/// several blocks for the longest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Reduction {
+    pub way: &'static str,
+    /// Elements that one thread takes in turn.
+    pub steps: f64,
+    /// SMs full of blocks.
+    pub blocks: f64,
+    pub launches: f64,
+}
+
+impl Reduction {
+    pub fn new(rows: f64, cols: f64) -> Self {
+        /// Threads of a block, rows that it takes at most, elements that a thread reads at once, and blocks of an SM.
+        const THREADS: f64 = 512.0;
+        const ROWS: f64 = 16.0;
+        const VECTOR: f64 = 4.0;
+        const RESIDENT: f64 = 4.0;
+        /// Rows from this length on are read in vectors; steps from which on more threads share a row.
+        const LONG: f64 = 128.0;
+        const MANY: f64 = 256.0;
+        let power = |x: f64| x.max(1.0).binary_log().floor().power_of_two();
+        let together = power(rows).min(ROWS);
+        let along = power(if cols >= LONG { cols / VECTOR } else { cols }).min(THREADS / together);
+        let together = together.min(THREADS / along);
+        let steps = (cols / along).ceil();
+        let new = |way, steps, blocks, launches| Self { way, steps, blocks: blocks / RESIDENT, launches };
+        if steps < MANY.min(together * ROWS) {
+            return new("warp", steps, rows / together, 1.0);
+        }
+        let steps = (cols / (along * together)).ceil();
+        if steps < MANY { new("block", steps, rows, 1.0) } else { new("split", MANY, rows, 2.0) }
+    }
+}
+
+/// Pooling over volumes: a block of 32 x 8 places for each map and each place of its depth, which narrow maps fill in small part. How deep they are the sizes
+/// do not say: as deep as wide.
+pub(super) fn pool(o: &Listed, e: f64, backward: bool) -> Counts {
+    const BLOCK: [f64; 2] = [32.0, 8.0];
+    /// Blocks along the last side of a grid.
+    const LAST: f64 = 65_535.0;
+    let [maps, area, window, places, ..] = o.numbers();
+    let (inputs, results) = (maps * area, maps * places);
+    // Gradients of means gather by inputs, those of maxima scatter by results.
+    let walked = if backward && o.kind == K::AvgPool3d { area } else { places };
+    let side = walked.cube_root();
+    let planes = maps * side;
+    let blocks = planes * (side / BLOCK[0]).ceil() * (side / BLOCK[1]).ceil();
+    let launches = (planes / LAST).ceil() + if backward { 1.0 } else { 0.0 };
+    let bytes = inputs * e + results * (e + INDEX);
+    let work = blocks * BLOCK[1] * window;
+    Counts { way: "", launches, bytes, work, chain: window, blocks: 1.0, turn: 0.0, pieces: blocks }
+}
+
 fn largest_prime_factor(mut n: u64) -> u64 {
     let (mut p, mut largest) = (2, 1);
     while p * p <= n && p < 1000 {
@@ -195,6 +250,9 @@ pub(super) fn transform(o: &Listed, e: f64) -> Counts {
     Counts { launches, bytes: 2.0 * n * e * launches, work: n * stages, chain: stages, turn: b, ..base }
 }
 
+/// The way of convolutions of single channels.
+pub(super) const DEPTHWISE: &str = "depthwise";
+
 /// The product that a convolution over volumes is: rows, columns and length of the sums, for each group.
 pub(super) fn product_of(o: &Listed, pass: Pass) -> [f64; 3] {
     let [batch, ci, co, inputs, outputs, window, groups] = o.numbers();
@@ -228,7 +286,9 @@ pub(super) fn volume(o: &Listed, call: &OpCall) -> Counts {
     let bytes = (batch * ci * inputs + batch * co * outputs + ci * co / groups * window) * e;
     let odd = [narrow, wide].iter().any(|c| (c * e) % ALIGNED > 0.0);
     let way = if groups > 1.0 && narrow == 1.0 {
-        "depthwise"
+        DEPTHWISE
+    } else if groups > 1.0 {
+        "grouped"
     } else if odd && call.dtype == Dtype::Bf16 {
         "plain"
     } else if odd && call.dtype.on_tensor_cores() {
@@ -261,10 +321,11 @@ pub(super) fn resize(o: &Listed, e: f64, backward: bool) -> Counts {
             let pieces = if backward { all * shared } else { 0.0 };
             Counts { launches: both, chain: steps, blocks: places / 256.0, turn: steps, pieces, ..base }
         }
-        // A thread takes one place of all images in turn, and all that it gave its value to.
+        // A thread takes one place of all images in turn, and all that it gave its value to, line by line; the first of a line it waits for.
         K::ResizeNearest if backward => {
-            let steps = b * shared;
-            Counts { launches: 2.0, chain: steps, blocks: c * area / 512.0, turn: steps, ..base }
+            let chain = b * (shared.sqrt() + shared / 4.0);
+            let (blocks, turn) = (c * area / 2048.0, b * (shared + 4.0));
+            Counts { chain, blocks, turn, pieces: b * c * area, ..base }
         }
         // Every place adds to those it was made of; adders to one place wait for each other, up to a crowd.
         _ if backward => {
@@ -331,6 +392,20 @@ mod tests {
     fn long_rows_of_few_are_searched_by_many_blocks() {
         // 20 rows of 20,000 are searched by several blocks each, 20 of 19,999 by one.
         assert!(topk_by_many_blocks(20, 20_000) && !topk_by_many_blocks(20, 19_999));
+    }
+
+    #[test]
+    fn rows_are_shared_out_by_their_number_and_length() {
+        let of = |rows, cols| {
+            let r = Reduction::new(rows, cols);
+            (r.way, r.steps, r.blocks)
+        };
+        // 16 rows of a block with 32 threads each: 128 elements for a thread; 28 rows take two blocks, half an SM
+        assert_eq!(of(28.0, 4096.0), ("warp", 128.0, 28.0 / 16.0 / 4.0));
+        // 256 elements for each of 32 threads: so all 512 share a row
+        assert_eq!(of(100.0, 8192.0), ("block", 16.0, 25.0));
+        assert_eq!(of(1.0, 128_256.0), ("block", 251.0, 0.25));
+        assert_eq!(of(1.0, 1e6), ("split", 256.0, 0.25));
     }
 
     #[test]

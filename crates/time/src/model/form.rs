@@ -4,7 +4,7 @@ use super::TimeModel;
 use preflop_gpu::Gpu;
 use preflop_kernels::conv::Task;
 use preflop_kernels::tile::Tiling;
-use preflop_kernels::{Machine, attention, kernels_of, rnn, rows, tensor_conv};
+use preflop_kernels::{Machine, attention, kernels_of, linear, rnn, rows, tensor_conv};
 use preflop_ops::{Conv, Op, OpCall};
 use serde::Serialize;
 
@@ -89,7 +89,7 @@ impl TimeModel {
             _ => KernelForm::streaming(match rows::in_registers(call) {
                 Some(true) => "rows in registers",
                 Some(false) => "rows by blocks",
-                None => "one pass over the data",
+                None => linear::look_up(call).unwrap_or("one pass over the data"),
             }),
         }
     }

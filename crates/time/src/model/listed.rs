@@ -54,7 +54,7 @@ fn constants(key: &str) -> ([f64; TERMS], LogInterval) {
 /// Seconds of a listed operator on a GPU by its form alone, and what the correction looks at.
 pub fn listed_form(o: &Listed, call: &OpCall, gpu: &Gpu) -> (f64, Features) {
     let (constants, _) = constants(&class(o, call));
-    let terms = terms(&counts(o, call), gpu);
+    let terms = terms(o, call, gpu);
     (form(&constants, &terms), features(o, call, &constants, &terms, gpu))
 }
 
@@ -67,7 +67,7 @@ impl TimeModel {
     pub(super) fn listed<'a>(&'a self, o: &Listed, call: &OpCall, gpu: &'a Gpu) -> Sketch<'a> {
         let (constants, own) = constants(&class(o, call));
         let counts = counts(o, call);
-        let here = terms(&counts, gpu);
+        let here = terms(o, call, gpu);
         let part = |i: usize| constants[i] * here[i];
         let Evidence { reference, nearness } = self.references.nearest(Library::Own, None, gpu);
         let parts = [
