@@ -116,8 +116,8 @@ impl<'a> Report<'a> {
             }
         }
         if let Some(factor) = q.host_factor {
-            let _ =
-                write!(run, ", a host that takes {} times as long as usual", output::three_digits(factor));
+            let factor = (factor * 100.0).round() / 100.0;
+            let _ = write!(run, ", a host that takes {factor} times as long as usual");
         }
         let optimizer = optimizer_words(q.optimizer, q.optimizer_implementation);
         let precision = Precision::ALL.into_iter().find(|p| p.name() == q.precision);
