@@ -249,12 +249,22 @@ const CLUSTER_RUN: [&str; 3] = ["model", "seq", "precision"];
 /// Refuses fields that a question does not have, where serde cannot: in questions with a run inside.
 pub(crate) fn check_fields(kind: Kind, fields: &Map<String, Value>) -> Result<(), ApiError> {
     let (run, own): (&[&str], &[&str]) = match kind {
-        Kind::Predict => (&RUN, &["gpu", "layers", "changes"]),
+        Kind::Predict => (&RUN, &["gpu", "host", "layers", "changes"]),
         Kind::Advise => (&RUN, &["gpu"]),
         Kind::Layer => (&RUN, &["gpu", "name"]),
         Kind::Compare => (
             &RUN,
-            &["gpus", "precisions", "auto_batch", "rank", "pricing", "prices", "samples", "budget_usd"],
+            &[
+                "gpus",
+                "host",
+                "precisions",
+                "auto_batch",
+                "rank",
+                "pricing",
+                "prices",
+                "samples",
+                "budget_usd",
+            ],
         ),
         Kind::Roofline => (&RUN, &["gpus"]),
         Kind::Design => (&RUN, &["base", "designs"]),

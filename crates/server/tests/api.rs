@@ -96,6 +96,27 @@ fn a_layer_goes_down_to_tiles_waves_and_traffic() {
 }
 
 #[test]
+fn a_host_that_is_said_counts_in_predictions_and_comparisons() {
+    let server = Running::start();
+    // An iteration that waits for its host.
+    let predict = |host| json!({ "model": "mobilenet_v2", "batch": 1, "gpu": "h200", "host": host });
+    let compare = |host| json!({ "model": "mobilenet_v2", "batch": 1, "gpus": ["h200"], "host": host });
+    let ms = |answer: &Value, place| answer.pointer(place).and_then(Value::as_f64).unwrap();
+    for host in ["usual", "2x"] {
+        let factor = if host == "usual" { 1.0 } else { 2.0 };
+        let unsaid = server.ask("predict", &predict("usual")).json();
+        let said = server.ask("predict", &predict(host)).json();
+        assert!((ms(&said, "/host_ms") / ms(&unsaid, "/host_ms") - factor).abs() < 1e-9, "{said}");
+        let row = server.ask("compare", &compare(host)).json();
+        assert!((ms(&row, "/0/iteration_ms") / ms(&said, "/iteration_ms") - 1.0).abs() < 1e-9, "{row}");
+    }
+    for (question, body) in [("predict", predict("quick")), ("compare", compare("quick"))] {
+        let message = server.ask(question, &body).error(422);
+        assert!(message.contains("`quick` is no host"), "{message}");
+    }
+}
+
+#[test]
 fn bad_questions_get_clear_refusals() {
     let server = Running::start();
     let post = |body: &str| server.post("/api/v1/predict", "application/json", body.as_bytes());
