@@ -122,6 +122,8 @@ class Prediction:
     ops: tuple[Operator, ...]
     #: The peak with context and reserve: what the card must have.
     needed_mib: float | None = None
+    #: How many times as long as the usual host the job's takes, where that was said.
+    host_factor: float | None = None
     assumptions: tuple[Assumption, ...] = ()
     #: What a reader should know about the recording: autocast of the CPU, work that was left there, what was not compiled.
     notes: tuple[str, ...] = ()

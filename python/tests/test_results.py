@@ -31,6 +31,14 @@ def test_prediction(graph: preflop.Graph) -> None:
     assert p.to_dict()["iteration_ms"] == p.iteration_ms
 
 
+def test_the_host_of_a_job_can_be_said(graph: preflop.Graph) -> None:
+    unsaid, slow = graph.predict("a100"), graph.predict("a100", host="2x")
+    assert slow.host_ms == pytest.approx(2 * unsaid.host_ms)
+    assert (unsaid.host_factor, slow.host_factor) == (None, 2.0)
+    with pytest.raises(preflop.PreflopError, match="`quick` is no host"):
+        graph.predict("a100", host="quick")
+
+
 def test_comparison(graph: preflop.Graph) -> None:
     c = graph.compare(["v100", "a100"])
     assert [o.gpu for o in c] == [c[0].gpu, c[1].gpu] and len(c) == 2
