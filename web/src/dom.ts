@@ -11,6 +11,11 @@ export function el<K extends keyof HTMLElementTagNameMap>(
   return node;
 }
 
+/** Text in which no option is broken at its hyphens. */
+export function unbroken(text: string): HTMLElement {
+  return el("span", {}, ...text.split(/(\s+)/).map((word) => (word.startsWith("--") ? el("span", { class: "option" }, word) : word)));
+}
+
 /** A select with its label. */
 export function select(id: string, label: string, options: [string, string][], value: string, changed: (v: string) => void): HTMLElement {
   const box = el("select", { id });

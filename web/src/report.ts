@@ -1,6 +1,6 @@
 // The report page: text first, then the charts.
 import { shareBars } from "./charts";
-import { el } from "./dom";
+import { el, unbroken } from "./dom";
 import { explorer } from "./explorer";
 import { digits, percent, si, time } from "./format";
 import { misfit, toFit } from "./room";
@@ -84,7 +84,7 @@ export function reportPage(data: PageData, r: Report): HTMLElement {
     section("binds", "What binds", list(r.binds)),
     section("helps", "What would help",
       r.helps.length === 0 ? el("p", {}, "Nothing that was tried.") : sortable("helps-table", r.helps, [
-        { title: "change", value: (h) => h.change, text: (h) => h.change },
+        { title: "change", value: (h) => h.change, text: (h) => h.change, node: (h) => unbroken(h.change) },
         { title: "iteration", value: (h) => h.iteration_ms, text: (h) => time(h.iteration_ms * 1e3) },
         { title: "samples/s", value: (h) => h.speedup, text: (h) => `${digits(h.speedup)}x` },
         { title: "why", value: (h) => h.note, text: (h) => h.note },

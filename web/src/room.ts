@@ -1,5 +1,5 @@
 // What would make a run fit that does not: the verdict first, then the changes in their order.
-import { el } from "./dom";
+import { el, unbroken } from "./dom";
 import { digits } from "./format";
 
 /** As `Change` of the API. */
@@ -16,7 +16,7 @@ export function toFit(id: string, changes: Change[]): HTMLElement {
   if (changes.length === 0) return el("p", { class: "note", id }, "Nothing that was tried makes it fit.");
   const head = [changes.some((c) => c.fits) ? "What would make it fit" : "Nothing tried makes it fit; nearest", "memory", "time of a sample", "option"];
   const row = (c: Change): HTMLElement => el("tr", {}, el("td", { class: "wide" }, c.change), el("td", { class: "number" }, gib(c.memory_mib)),
-    el("td", { class: "number" }, `${digits(c.time_ratio)} x`), el("td", {}, el("code", {}, c.options.join(" "))));
+    el("td", { class: "number" }, `${digits(c.time_ratio)} x`), el("td", {}, el("code", {}, unbroken(c.options.join(" ")))));
   return el("div", { class: "scroll" }, el("table", { id },
     el("thead", {}, el("tr", {}, ...head.map((t, i) => el("th", { scope: "col", class: i === 1 || i === 2 ? "plain number" : "plain" }, t)))),
     el("tbody", {}, ...changes.map(row))));

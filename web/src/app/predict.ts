@@ -1,5 +1,5 @@
 // Predict: one model on one GPU, down to the kernels.
-import { el } from "../dom";
+import { el, unbroken } from "../dom";
 import { digits, percent, si, time } from "../format";
 import { misfit, toFit } from "../room";
 import { sortable, type Column } from "../table";
@@ -140,7 +140,7 @@ function advice(ranking: Ranking): HTMLElement {
   const worth = ranking.options.filter((o) => o.fits && o.gain >= 0.05).slice(0, 4);
   if (worth.length === 0) return el("p", { class: "note" }, "No single option makes it 5 % faster.");
   return section("advice", "What would help", el("ul", {}, ...worth.map((o) =>
-    el("li", {}, el("strong", {}, `${percent(o.gain)} less time per sample: `), el("code", {}, o.options.join(" ")), ` (${o.how.join("; ")}${o.cost.some(Boolean) ? `; ${o.cost.filter(Boolean).join("; ")}` : ""})`))));
+    el("li", {}, el("strong", {}, `${percent(o.gain)} less time per sample: `), el("code", {}, unbroken(o.options.join(" "))), ` (${o.how.join("; ")}${o.cost.some(Boolean) ? `; ${o.cost.filter(Boolean).join("; ")}` : ""})`))));
 }
 
 const maybe = (x: number | null, text: (x: number) => string): string => (x === null ? "-" : text(x));
