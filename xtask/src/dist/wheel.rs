@@ -4,6 +4,7 @@ use super::{QUESTION, check_answer, host};
 use crate::page;
 use crate::run::{output_of, program, succeed, works};
 use anyhow::Context as _;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
@@ -17,6 +18,14 @@ fn tool(environment: &Path, name: &str) -> PathBuf {
     } else {
         environment.join("bin").join(name)
     }
+}
+
+/// Where programs are looked for once the environment of this one is activated: Maturin asks the first Python there for Zig.
+fn activated(tool: &Path) -> anyhow::Result<OsString> {
+    let folder = tool.parent().context("a program lies in a folder")?.to_path_buf();
+    let before = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths(std::iter::once(folder).chain(std::env::split_paths(&before)))
+        .context("a folder of PATH cannot be named")
 }
 
 /// The wheel with the core for the browser inside.
@@ -37,7 +46,7 @@ pub fn build(root: &Path, dist: &Path) -> anyhow::Result<()> {
     if host(root)?.ends_with("-linux-gnu") {
         build.extend(["--zig", "--compatibility", LINUX]);
     }
-    succeed(program(root, &maturin, &build).env(page::CORE, core))?;
+    succeed(program(root, &maturin, &build).env(page::CORE, core).env("PATH", activated(&maturin)?))?;
     let built: Vec<PathBuf> = std::fs::read_dir(&wheels)?.filter_map(|e| Some(e.ok()?.path())).collect();
     let [wheel] = built.as_slice() else { anyhow::bail!("{} wheels were built", built.len()) };
     let fresh = dist.join("venv-fresh");
