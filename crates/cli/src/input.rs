@@ -21,13 +21,14 @@ const MAX_GPU_FILE: u64 = 1 << 20;
 
 /// A catalogue GPU by name or alias, or the GPU that a file describes.
 pub fn gpu(name: &str) -> anyhow::Result<Gpu> {
-    if looks_like_a_path(name) { gpu_file(name) } else { Ok(catalog::find(name)?) }
+    if looks_like_a_file(name, "toml") { gpu_file(name) } else { Ok(catalog::find(name)?) }
 }
 
-fn looks_like_a_path(name: &str) -> bool {
+/// Is it a file that is meant, rather than a name: by its folder, its extension, or because it is there?
+fn looks_like_a_file(name: &str, extension: &str) -> bool {
     let path = Path::new(name);
     name.contains(['/', '\\'])
-        || path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml"))
+        || path.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension))
         || path.is_file()
 }
 
@@ -65,7 +66,7 @@ pub fn time_model<'a>(
 /// The time model for jobs on the host that is said, in a word, as a factor or by a file of `preflop host`.
 pub fn on_host(model: TimeModel, host: Option<&str>) -> anyhow::Result<TimeModel> {
     let Some(path) = host else { return Ok(model) };
-    let factor = if looks_like_a_host_file(path) { probed(path)? } else { said(path)? };
+    let factor = if looks_like_a_file(path, "json") { probed(path)? } else { said(path)? };
     Ok(model.with_host_factor(factor))
 }
 
@@ -76,13 +77,6 @@ pub fn no_host(host: Option<&str>) -> anyhow::Result<()> {
     }
     let message = "`--host` is for predictions of models: a recording has its own host";
     Err(InputError::new(message).hint("`preflop transfer --host` scales the host of a recording").into())
-}
-
-fn looks_like_a_host_file(text: &str) -> bool {
-    let path = Path::new(text);
-    text.contains(['/', '\\'])
-        || path.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"))
-        || path.is_file()
 }
 
 fn said(text: &str) -> anyhow::Result<f64> {
