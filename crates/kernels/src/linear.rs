@@ -59,7 +59,7 @@ const SECTOR: f64 = 32.0;
 
 /// Clocks of an SM from one block that copies a row to its next: 1,048,576 rows of 16 bytes take an H200 632 us, and so do others of fewer than
 /// 500 bytes by their number (`missed.csv.gz`).
-const ROW: f64 = 157.0;
+const ROW_CLOCKS: f64 = 157.0;
 
 /// Columns of the gradient that a block of few look-ups takes.
 const STRIP: u64 = 32;
@@ -215,7 +215,7 @@ fn look_up_terms(op: &Embedding, call: &OpCall, gpu: &Gpu) -> [f64; TERMS] {
         let l2 = n * (row.max(SECTOR) + row) / gpu.l2.0;
         if row % VECTOR == 0.0 {
             let cube = |x: f64| x * x * x;
-            let slowest = (cube(n * ROW / issue) + cube(dram) + cube(l2)).cube_root();
+            let slowest = (cube(n * ROW_CLOCKS / issue) + cube(dram) + cube(l2)).cube_root();
             (out[0], out[1], out[2]) = (floor, slowest, l2);
         } else {
             (out[0], out[2], out[3], out[4]) = (floor, l2, dram, elements / issue);
