@@ -1,10 +1,10 @@
 """Networks that no fit has seen: measured once on a GPU, after the model was frozen, and recorded and predicted without one.
 
-    python python/bench/fresh.py measure OUT.csv [SECONDS] [more|third|fourth]   on a GPU: the first list, or that of fresh_more.py and so on
-    python python/bench/fresh.py profile OUT.csv [SECONDS] [more|third|fourth]   on a GPU: what each operator took, with its kernels
+    python python/bench/fresh.py measure OUT.csv [SECONDS] [more|third|fourth|fifth]   on a GPU: the first list, or that of fresh_more.py and so on
+    python python/bench/fresh.py profile OUT.csv [SECONDS] [more|third|fourth|fifth]   on a GPU: what each operator took, with its kernels
     python python/bench/fresh.py predict IN.csv [GPU] [NAME]                     anywhere: records every case with preflop and prints how far off it is
 
-`fresh.csv`, `fresh_more.csv`, `fresh_third.csv` and `fresh_fourth.csv` beside it were measured on an H200 (PyTorch 2.11, transformers 5.17) for judging alone: no fit reads them. One line a case: name, precision, mode, iter_ms, gpu_busy_ms, kernels, peak_mem_mib. Precision is `amp` (bf16 autocast) or `default`, what PyTorch does when it is
+`fresh.csv`, `fresh_more.csv`, `fresh_third.csv`, `fresh_fourth.csv` and `fresh_fifth.csv` beside it were measured on an H200 (PyTorch 2.11, transformers 5.17) for judging alone: no fit reads them. One line a case: name, precision, mode, iter_ms, gpu_busy_ms, kernels, peak_mem_mib. Precision is `amp` (bf16 autocast), `bf16` (all weights) or `default`, what PyTorch does when it is
 not told otherwise (TF32 in convolutions, fp32 products). Training has PyTorch's default optimizer (AdamW for those that attend, SGD with momentum else), inference no gradients. `OUT_kernels.csv` has the kernels of each case by name. Iterations are
 the median of nine after four, by the wall clock; busy time is the sum of the kernels' times in one more under the profiler, as in e2e.csv.
 """
@@ -26,10 +26,12 @@ from torch import nn
 from fresh_parts import NETWORKS
 
 
-ATTEND = ("roberta", "electra", "albert", "pythia", "bloom", "gemma", "qwen3", "phi", "bart", "whisper", "wav2vec2", "segformer", "dinov2", "swin", "maxvit", "diffusion", "mlp_mixer")
+ATTEND = ("roberta", "electra", "albert", "pythia", "bloom", "gemma", "qwen3", "phi", "bart", "whisper", "wav2vec2", "segformer", "dinov2", "swin", "maxvit", "diffusion", "mlp_mixer", "xlnet", "fnet", "longformer", "nystromformer", "cohere", "nemotron", "glm", "mixture", "pegasus", "hiera", "masked_autoencoder", "segment_anything", "wavlm")
 
 
 def step_of(name: str, model: nn.Module, loss: Callable, precision: str, mode: str) -> Callable[[], None]:
+    if precision == "bf16":
+        model.bfloat16()
     if mode == "infer":
         model.eval()
 
@@ -200,7 +202,7 @@ def predict(path: str, gpu: str, only: str | None) -> None:
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")
     lists = {}
-    for which in ("first", "more", "third", "fourth"):
+    for which in ("first", "more", "third", "fourth", "fifth"):
         known = set(NETWORKS)
         importlib.import_module(f"fresh_{which}")
         lists[which] = [n for n in NETWORKS if n not in known]
