@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Times operators where the sweeps before it had no rows: many short rows, optimizers in 16 bit, attention of narrow heads, norms over lines with
-stored statistics, strided element-wise operators, scaled products of experts. Ways and options are those of ops_extra.py.
+stored statistics, attention with learned masks, products of experts. Ways and options are those of ops_extra.py.
 
 usage: gaps.py OUT.csv [--seconds S] [--seed TEXT] [--only OP[,OP...]] [--selftest]
 
@@ -135,6 +135,66 @@ def line_norm(op):
 
 add("batchnorm_line_eval", "fwd", FLOATS, 50, line_norm("batchnorm_line_eval"))
 add("batchnorm_line", "fwd", ("bf16", "fp32"), 30, line_norm("batchnorm_line"))
+
+
+def learned_mask(phase):
+    """Attention with a mask that gets a gradient: the memory-efficient kernel, whatever the format. Keys in eights, so that nothing is padded."""
+    def gen(dt):
+        b, h, s = RND.logi(1, 512), RND.pick(1, 2, 4, 8, 12, 16, 32), RND.pick(16, 49, 64, 144, 196, 256, 512, 1024, 4096, RND.logi(8, 4096))
+        n, d = 8 * RND.pick(-(-s // 8), -(-s // 8), RND.logi(1, 512)), RND.pick(16, 32, 32, 64, 64, 64, 80, 96, 128)
+        m = RND.pick(1, h, h, b * h)
+        if b * h * s * n > 1 << 30 or m * s * n > 1 << 28 or b * h * max(s, n) * d > 1 << 27:
+            return None
+
+        def make():
+            q, k, v = (rand(b, h, length, d, dt=dt).requires_grad_() for length in (s, n, n))
+            mask = rand(b if m == b * h else 1, 1 if m == 1 else h, s, n, dt=dt).clone().requires_grad_()
+            out = F.scaled_dot_product_attention(q, k, v, mask)
+            node, grad = out.grad_fn, torch.randn_like(out)
+            if "Efficient" not in type(node).__name__:
+                raise RuntimeError("another attention: " + type(node).__name__)
+            if phase == "fwd":
+                return (lambda: F.scaled_dot_product_attention(q, k, v, mask)), nbytes(q, k, v, mask)
+            return (lambda: node(grad)), nbytes(q, k, v, out, grad, mask)
+
+        return dict(b=b, h=h, s=s, n=n, d=d, m=m), make
+    return gen
+
+
+for phase in ("fwd", "bwd"):
+    add("sdpa_bias", phase, HALF, 40, learned_mask(phase))
+    add("sdpa_bias", phase, ("fp32",), 25, learned_mask(phase))
+
+
+def of_experts(by_sums):
+    """One product for each group of rows, in one kernel; unevenly spread as a router spreads them, from even to all tokens to a few."""
+    def gen(dt):
+        g = RND.pick(2, 4, 8, 8, 16, 32, 64, 64, 128, 256)
+        rows, k, n = RND.logi(g, 1 << 17), RND.pick(512, 768, 1024, 2048, 4096, RND.logi(64, 8192, 16)), RND.pick(512, 768, 1408, 2048, 2816, 4096, RND.logi(64, 16384, 16))
+        if g * k * n > 1 << 31 or rows * max(k, n) > 1 << 29 or rows * k * n > 4e12:
+            return None
+        spread = RND.pick(0.0, .5, 1.0)
+
+        def make():
+            weights = torch.exp(spread * torch.randn(g, dtype=torch.float64))
+            ends = torch.round(torch.cumsum(weights / weights.sum(), 0) * rows).to(torch.int32)
+            if by_sums:
+                ends = (ends + 7) // 8 * 8
+            ends = ends.to(DEV)
+            total = int(ends[-1])
+            x = rand(total, k, dt=dt)
+            if by_sums:
+                y = rand(total, n, dt=dt)
+                return (lambda: torch._grouped_mm(x.t(), y, offs=ends)), nbytes(x, y)
+            w = rand(g, k, n, dt=dt)
+            return (lambda: torch._grouped_mm(x, w, offs=ends)), nbytes(x, w)
+
+        return dict(g=g, m=k if by_sums else rows, n=n, k=rows if by_sums else k), make
+    return gen
+
+
+add("grouped_mm", "fwd", ("bf16",), 120, of_experts(False))
+add("grouped_sums", "fwd", ("bf16",), 60, of_experts(True))
 
 
 def probe():
