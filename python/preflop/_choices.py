@@ -134,6 +134,9 @@ def _enabled(name: str) -> bool:
 #: cuDNN's attention goes first since this version; before, flash attention did.
 _CUDNN_FIRST = tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 9)
 
+#: Elements at whose multiples the memory-efficient kernel wants the rows of a mask to begin.
+_MASK_ROWS = 8
+
 
 def attention(
     session: Any,
@@ -150,12 +153,14 @@ def attention(
     """``scaled_dot_product_attention``: in half precision cuDNN's kernel or flash attention, in fp32 the memory-efficient one, among
     those that ``torch.nn.attention.sdpa_kernel`` leaves.
 
-    fp32 with fewer key heads than query heads, key heads that would have to be broadcast, heads whose features don't lie together (transposed ones) and masks that the fused
-    kernels can't take (they need a gradient, or their rows don't lie together) fall back to plain products. Read off traces of PyTorch 2.11 on an H200.
+    fp32 with fewer key heads than query heads, key heads that would have to be broadcast, heads whose features don't lie together (transposed ones) and masks whose rows
+    don't lie together fall back to plain products. A mask that needs a gradient gets one from the memory-efficient kernel alone, in every format. Read off traces of
+    PyTorch 2.11 on an H200 (tools/measure/gaps.py --probe).
     """
     half = query.dtype in (torch.float16, torch.bfloat16)
     grouped = enable_gqa and query.size(-3) != key.size(-3)
-    unfit = attn_mask is not None and (attn_mask.requires_grad or attn_mask.stride(-1) != 1)
+    unfit = attn_mask is not None and attn_mask.stride(-1) != 1
+    learned = attn_mask is not None and attn_mask.requires_grad and torch.is_grad_enabled()
     apart = any(t.stride(-1) != 1 and t.size(-1) > 1 for t in (query, key, value))
     # One key head for all query heads is broadcast, which only plain products do.
     alike = grouped or query.dim() != 4 or all(t.shape[:2] == query.shape[:2] for t in (key, value))
@@ -163,7 +168,7 @@ def attention(
     needs_statistics = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
     order = ("cudnn", "flash", "mem_efficient") if _CUDNN_FIRST else ("flash", "mem_efficient", "cudnn")
     can = {
-        "cudnn": half and query.size(-1) <= 256,
+        "cudnn": half and not learned and query.size(-1) <= 256,
         "flash": half and attn_mask is None and query.size(-1) <= 256,
         "mem_efficient": not grouped,
     }
@@ -182,6 +187,10 @@ def attention(
             allowed, hidden = (torch.full((), value, dtype=query.dtype, device=device) for value in (0.0, float("-inf")))
             attn_mask = torch.where(attn_mask, allowed, hidden)
         if kernel == "mem_efficient":
+            # Its rows begin at multiples of eight elements: `pad_bias`.
+            if any(stride % _MASK_ROWS for stride in attn_mask.stride()[:-1]):
+                keys = attn_mask.size(-1)
+                attn_mask = torch.nn.functional.pad(attn_mask, (0, _MASK_ROWS - keys % _MASK_ROWS))[..., :keys]
             # cuDNN's kernel expands it inside; a compiler would write out what is expanded before.
             attn_mask = attn_mask.expand(query.size(0), query.size(1), query.size(2), key.size(2))
     if kernel == "cudnn":

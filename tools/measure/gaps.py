@@ -189,7 +189,7 @@ def of_experts(by_sums):
             w = rand(g, k, n, dt=dt)
             return (lambda: torch._grouped_mm(x, w, offs=ends)), nbytes(x, w)
 
-        return dict(g=g, m=k if by_sums else rows, n=n, k=rows if by_sums else k), make
+        return dict(groups=g, m=k if by_sums else rows, n=n, k=rows if by_sums else k), make
     return gen
 
 

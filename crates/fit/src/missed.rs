@@ -1,7 +1,7 @@
 //! Kinds of operators that were missed by much, judged on networks and shapes that no fit sees: `preflop-fit missed`.
 //!
 //! `missed_held.csv.gz` has every third network and every third drawn shape (`tools/measure/missed.py`), in all formats, passes and layouts.
-//! Rows of operators that the program does not model are counted beside the others. `preflop-fit missed ROWS` prints so many of the worst rows of each line.
+//! `gaps_held.csv.gz` has a quarter of the shapes of `tools/measure/gaps.py`. Rows of operators that the program does not model are counted beside the others. `preflop-fit missed ROWS` prints so many of the worst rows of each line.
 
 use crate::sets::Sets;
 use anyhow::{Context as _, Result};
@@ -18,23 +18,31 @@ struct Row {
     us: f64,
 }
 
+/// What rows count under that name no family.
+const GAPS: &str = "gaps";
+
 fn rows(sets: &Sets) -> Result<Vec<Row>> {
-    let mut reader = csv::Reader::from_reader(sets.open(&sets.own("missed_held.csv.gz")?)?);
-    let headers = reader.headers()?.clone();
-    let at = |name: &str| headers.iter().position(|h| h == name).with_context(|| format!("no column {name}"));
-    let [op, phase, dtype, shape, us, family, net] =
-        [at("op")?, at("phase")?, at("dtype")?, at("shape")?, at("gpu_us")?, at("family")?, at("net")?];
     let mut out = Vec::new();
-    for record in reader.records() {
-        let r = record?;
-        let call = row::parse(&r[op], &r[phase], &r[dtype], &r[shape]).ok();
-        out.push(Row {
-            family: r[family].to_string(),
-            phase: format!("{} {}", &r[op], &r[phase]),
-            call: call.filter(|c| !matches!(c.op, Op::Unmodelled { .. })),
-            what: format!("{} {} {} {} {}", &r[net], &r[op], &r[phase], &r[dtype], &r[shape]),
-            us: r[us].parse()?,
-        });
+    for file in ["missed_held.csv.gz", "gaps_held.csv.gz"] {
+        let mut reader = csv::Reader::from_reader(sets.open(&sets.own(file)?)?);
+        let headers = reader.headers()?.clone();
+        let find = |name: &str| headers.iter().position(|h| h == name);
+        let at = |name: &str| find(name).with_context(|| format!("no column {name} in {file}"));
+        let [op, phase, dtype, shape, us] =
+            [at("op")?, at("phase")?, at("dtype")?, at("shape")?, at("gpu_us")?];
+        let (family, net) = (find("family"), find("net"));
+        for record in reader.records() {
+            let r = record?;
+            let call = row::parse(&r[op], &r[phase], &r[dtype], &r[shape]).ok();
+            let net = net.map_or("", |i| &r[i]);
+            out.push(Row {
+                family: family.map_or(GAPS, |i| &r[i]).to_string(),
+                phase: format!("{} {}", &r[op], &r[phase]),
+                call: call.filter(|c| !matches!(c.op, Op::Unmodelled { .. })),
+                what: format!("{net} {} {} {} {}", &r[op], &r[phase], &r[dtype], &r[shape]),
+                us: r[us].parse()?,
+            });
+        }
     }
     Ok(out)
 }

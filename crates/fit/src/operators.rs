@@ -115,6 +115,7 @@ fn spread(rows: &[([f64; TERMS], f64)], constants: &[f64; TERMS]) -> [f64; 2] {
 fn known(sets: &Sets) -> Result<Vec<Measured>> {
     let rows = read(sets, "operators")?;
     let mut missed = read(sets, "missed")?;
+    missed.extend(read(sets, "gaps")?);
     missed.retain(|m| !held(&m.call) || rows.iter().all(|r| r.call != m.call));
     Ok(rows.into_iter().filter(|m| !held(&m.call)).chain(missed).collect())
 }

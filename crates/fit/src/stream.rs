@@ -142,7 +142,7 @@ pub fn samples(measured: &[Measured], gpus: &[Gpu], family: Family, constants: &
                 .and_then(|class| constants.get(&class))
                 .map(|c| linear::form(c, &linear::terms(&m.call, gpu)))
                 .filter(|t| *t > 0.0);
-            let reference = own.unwrap_or_else(|| stream::reference(&m.call, gpu));
+            let reference = own.unwrap_or_else(|| stream::form(&m.call, gpu));
             Sample {
                 x: stream::features(&m.call, gpu, reference),
                 reference,

@@ -73,7 +73,7 @@ pub fn plain_products(sets: &Sets) -> Result<Vec<gemm::Row>> {
 /// The project's own operators, all files.
 pub fn operators(sets: &Sets) -> Result<Vec<data::Measured>> {
     let mut measured = Vec::new();
-    for name in ["ops", "ops_extra", "forward", "fp8", "missed"] {
+    for name in ["ops", "ops_extra", "forward", "fp8", "missed", "gaps"] {
         measured.extend(data::operators(sets, name)?);
     }
     for (name, gap) in data::WITHOUT_CUDNN {

@@ -156,7 +156,7 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
         K::ResizeNearest | K::ResizeBilinear | K::ResizeBilinearLast | K::ResizeBicubic => {
             resize(o, e, backward)
         }
-        K::SdpaCross | K::SdpaMask => attention(o, e, backward),
+        K::SdpaCross | K::SdpaMask | K::SdpaBias => attention(o, e, backward),
         K::BatchNormLine | K::BatchNormLineEval => {
             let n = a * b * c;
             let stored = o.kind == K::BatchNormLineEval;
@@ -199,10 +199,18 @@ pub fn counts(o: &Listed, call: &OpCall) -> Counts {
             let (bytes, chain) = (8.0 * a * b * b * e, b * (b + 1.0).binary_log());
             Counts { launches, bytes, work: a * b * b * b, chain, blocks: a, turn: b, ..base }
         }
-        K::SgdFused | K::ForeachMul => over_lists(o, 1.0),
-        K::ForeachNorm => over_lists(o, 3.0),
-        K::RmspropForeach | K::AdagradForeach => over_lists(o, 5.0),
-        K::AmsgradForeach => over_lists(o, 8.0),
+        K::SgdFused | K::ForeachMul => over_lists(o, e, 1.0),
+        K::ForeachNorm => over_lists(o, e, 3.0),
+        K::RmspropForeach | K::AdagradForeach => over_lists(o, e, 5.0),
+        K::AmsgradForeach => over_lists(o, e, 8.0),
+        // A kernel writes down where each group begins.
+        K::GroupedMm => {
+            Counts { launches: 2.0, bytes: (b * d + a * d * c + b * c) * e, chain: a, pieces: a * c, ..base }
+        }
+        K::GroupedSums => {
+            let bytes = ((b + c) * d + a * b * c) * e;
+            Counts { launches: 2.0, bytes, chain: a, pieces: a * b * c, ..base }
+        }
     }
 }
 
@@ -225,14 +233,20 @@ pub(crate) fn missed(bytes: f64, gpu: &Gpu) -> f64 {
     if filled.is_finite() { filled / (1.0 + filled) } else { 1.0 }
 }
 
-/// Seconds of each term of a call on a GPU, for constants of 1. The work of a convolution over volumes is that of the tiled product it is.
+/// Seconds of each term of a call on a GPU, for constants of 1. The work of a convolution over volumes, and that of grouped products, is that of the tiled
+/// product it is.
 pub fn terms(o: &Listed, call: &OpCall, gpu: &Gpu) -> [f64; TERMS] {
     let counts = counts(o, call);
     let mut out = terms_of(&counts, gpu);
-    if forest(o.kind) == VOLUMES && counts.way != ways::DEPTHWISE {
+    if is_product(o.kind) && counts.way != ways::DEPTHWISE {
         out[WORK] = tiled(o, call, gpu).time;
     }
     out
+}
+
+/// Is the work that of a product in tiles?
+fn is_product(kind: K) -> bool {
+    forest(kind) == VOLUMES || matches!(kind, K::GroupedMm | K::GroupedSums)
 }
 
 /// Place of the work among the terms.
@@ -280,11 +294,15 @@ pub fn forest(kind: K) -> &'static str {
     }
 }
 
-/// A convolution over volumes as a product in tiles.
+/// A convolution over volumes, or the products of groups, as products in tiles. Groups are alike: how a router spreads them is not known before it runs.
 fn tiled(o: &Listed, call: &OpCall, gpu: &Gpu) -> Tiling {
-    let [m, n, k] = product_of(o, call.pass);
-    let [.., groups] = o.numbers();
-    let (element, batch) = (call.dtype.size(), groups);
+    let sizes = o.numbers();
+    let ([m, n, k], batch) = match o.kind {
+        K::GroupedMm => ([(sizes[1] / sizes[0]).ceil(), sizes[2], sizes[3]], sizes[0]),
+        K::GroupedSums => ([sizes[1], sizes[2], (sizes[3] / sizes[0]).ceil()], sizes[0]),
+        _ => (product_of(o, call.pass), sizes[6]),
+    };
+    let element = call.dtype.size();
     let read = element * batch * (m * k + k * n);
     let written = element * batch * m * n;
     let product =

@@ -250,7 +250,7 @@ impl OpCall {
             Op::Elementwise(o) => o.traffic(self.dtype),
             Op::Embedding(o) => o.traffic(self.pass, e),
             Op::CrossEntropy(o) => o.traffic(self.pass, e),
-            Op::Optimizer(o) => o.traffic(),
+            Op::Optimizer(o) => o.traffic(e),
             Op::Movement(o) => o.traffic(e),
             Op::Interpolate(o) => o.traffic(e),
             Op::RoiAlign(o) => o.traffic(e),

@@ -150,6 +150,9 @@ listed! {
     AmsgradForeach, "amsgrad_foreach", ["n", "parts"], Forward, "Adam with running maxima over lists of tensors.";
     ForeachMul, "foreach_mul", ["n", "parts"], Forward, "Many tensors scaled in place.";
     ForeachNorm, "foreach_norm", ["n", "parts"], Forward, "Lengths of many tensors: clipping of gradients.";
+    SdpaBias, "sdpa_bias", ["b", "h", "s", "n", "d", "m"], Both, "Fused attention with a mask of `m` matrices that gets a gradient.";
+    GroupedMm, "grouped_mm", ["groups", "m", "n", "k"], Forward, "One product for each of `groups` groups of `m` rows in all, in one kernel: experts.";
+    GroupedSums, "grouped_sums", ["groups", "m", "n", "k"], Forward, "The same with `groups` groups of `k` summed rows in all: gradients of experts' weights.";
 }
 
 /// Sizes that one operator has at most.
@@ -221,7 +224,7 @@ impl Listed {
             K::ResizeNearest => a * b * d,
             K::ResizeBicubic => 35.0 * a * b * d,
             // Backward has five products instead of two.
-            K::SdpaCross | K::SdpaMask => {
+            K::SdpaCross | K::SdpaMask | K::SdpaBias => {
                 4.0 * a * b * c * d * f * if pass == Pass::Bwd { 2.5 / 1.5 } else { 1.0 }
             }
             K::Fold => a * b * d * f,
@@ -246,6 +249,7 @@ impl Listed {
             K::SgdFused => 4.0 * a,
             K::RmspropForeach | K::AdagradForeach => 7.0 * a,
             K::AmsgradForeach => 13.0 * a,
+            K::GroupedMm | K::GroupedSums => 2.0 * b * c * d,
         };
         Flops(if pass == Pass::Bwd { 1.5 * forward } else { forward })
     }
@@ -308,11 +312,13 @@ impl Listed {
                 K::ResizeNearest | K::ResizeBilinear | K::ResizeBilinearLast | K::ResizeBicubic => {
                     if backward { (a * b * d * e, a * b * c * e) } else { (a * b * c * e, a * b * d * e) }
                 }
-                K::SdpaCross | K::SdpaMask => {
+                K::SdpaCross | K::SdpaMask | K::SdpaBias => {
                     let (queries, keys) = (a * b * c * f * e, a * b * d * f * e);
-                    let mask = if self.kind == K::SdpaMask { g * c * d * e } else { 0.0 };
+                    let mask = if self.kind == K::SdpaCross { 0.0 } else { g * c * d * e };
                     if backward {
-                        (3.0 * queries + 2.0 * keys + mask, queries + 2.0 * keys)
+                        // The mask's gradient is that of every head.
+                        let learned = if self.kind == K::SdpaBias { a * b * c * d * e } else { 0.0 };
+                        (3.0 * queries + 2.0 * keys + mask, queries + 2.0 * keys + learned)
                     } else {
                         (queries + 2.0 * keys + mask, queries)
                     }
@@ -342,11 +348,12 @@ impl Listed {
                         _ => (input + filter, output),
                     }
                 }
-                // Optimizers work in fp32.
-                K::ForeachMul => (4.0 * a, 4.0 * a),
-                K::ForeachNorm => (4.0 * a, 4.0 * b),
-                K::SgdFused | K::RmspropForeach | K::AdagradForeach => (12.0 * a, 8.0 * a),
-                K::AmsgradForeach => (20.0 * a, 16.0 * a),
+                K::ForeachMul => (e * a, e * a),
+                K::ForeachNorm => (e * a, e * b),
+                K::SgdFused | K::RmspropForeach | K::AdagradForeach => (3.0 * e * a, 2.0 * e * a),
+                K::AmsgradForeach => (5.0 * e * a, 4.0 * e * a),
+                K::GroupedMm => ((b * d + a * d * c) * e, b * c * e),
+                K::GroupedSums => ((b + c) * d * e, a * b * c * e),
             };
         Traffic { read: Bytes(read), written: Bytes(written) }
     }

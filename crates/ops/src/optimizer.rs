@@ -32,9 +32,9 @@ impl OptimizerKind {
         }
     }
 
-    /// fp32 elements read and written per parameter.
+    /// Elements read and written per parameter.
     ///
-    /// Fused Adam: p, g, m, v read; p, m, v written (28 bytes). Single and foreach Adam run seven passes:
+    /// Fused Adam: p, g, m, v read; p, m, v written (28 bytes in fp32). Single and foreach Adam run seven passes:
     /// lerp 2r1w, mul 1r1w, addcmul 2r1w, sqrt 1r1w, div 1r1w, add 1r1w, addcdiv 3r1w. Momentum SGD: buffer
     /// mul 1r1w, add gradient 2r1w, add to the parameter 2r1w.
     fn passes(self) -> (f64, f64) {
@@ -68,10 +68,10 @@ impl Optimizer {
         Flops(per * self.params as f64)
     }
 
-    /// Every pass over the state.
-    pub fn traffic(&self) -> Traffic {
+    /// Every pass over the state, in elements of `e` bytes: parameters, gradients and states have one format.
+    pub fn traffic(&self, e: f64) -> Traffic {
         let (r, w) = self.kind.passes();
-        let n = self.params as f64 * 4.0;
+        let n = self.params as f64 * e;
         Traffic { read: Bytes(n * r), written: Bytes(n * w) }
     }
 }
@@ -83,6 +83,7 @@ mod tests {
     #[test]
     fn fused_adam_moves_28_bytes_a_parameter() {
         let o = Optimizer { kind: OptimizerKind::AdamFused, params: 100, tensors: 1 };
-        assert_eq!(o.traffic().total().0, 2800.0);
+        assert_eq!(o.traffic(4.0).total().0, 2800.0);
+        assert_eq!(o.traffic(2.0).total().0, 1400.0);
     }
 }

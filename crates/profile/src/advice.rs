@@ -141,7 +141,7 @@ fn optimizer_saving(analysis: &Analysis, seen: &Explanation) -> Option<f64> {
     {
         return None;
     }
-    let moved = |kind| preflop_ops::Optimizer { kind, params: 1, tensors: 1 }.traffic().total().0;
+    let moved = |kind| preflop_ops::Optimizer { kind, params: 1, tensors: 1 }.traffic(4.0).total().0;
     let kept = moved(OptimizerKind::AdamFused) / moved(OptimizerKind::AdamSingle);
     Some(family_ms(seen, KernelFamily::Optimizer) * (1.0 - kept))
 }

@@ -338,21 +338,24 @@ pub(super) fn resize(o: &Listed, e: f64, backward: bool) -> Counts {
     }
 }
 
-/// Fused attention in tiles of 128 queries and 128 keys, 64 each in fp32.
+/// Fused attention in tiles of 128 queries and 128 keys, 64 each in fp32 and where the mask gets a gradient.
 pub(super) fn attention(o: &Listed, e: f64, backward: bool) -> Counts {
     let [b, h, queries, keys, d, mask, ..] = o.numbers();
-    let side = if e > 2.0 { 64.0 } else { 128.0 };
+    let side = if e > 2.0 || o.kind == K::SdpaBias { 64.0 } else { 128.0 };
     let (rows, cols) = ((queries / side).ceil(), (keys / side).ceil());
-    let masked = if o.kind == K::SdpaMask { mask * queries * keys * e } else { 0.0 };
+    let masked = if o.kind == K::SdpaCross { 0.0 } else { mask * queries * keys * e };
+    // A gradient for every head's scores.
+    let learned = if backward && o.kind == K::SdpaBias { b * h * queries * keys * e } else { 0.0 };
     let passes = if backward { 3.0 } else { 1.0 };
-    let bytes = passes * (2.0 * b * h * (queries + keys) * d * e) + masked;
+    let bytes = passes * (2.0 * b * h * (queries + keys) * d * e) + masked + learned;
     // Backward goes by keys, forward by queries.
     let (outer, inner) = if backward { (cols, rows) } else { (rows, cols) };
     let turn = inner * (d / 32.0).ceil();
     let work = b * h * rows * cols * side * side * (d / 32.0).ceil() * 32.0;
     let launches = match (backward, e > 2.0) {
         (false, true) => 1.0,
-        (false, false) => 2.0,
+        (false, false) if o.kind != K::SdpaBias => 2.0,
+        (false, false) => 1.0,
         (true, _) => 4.0,
     };
     let blocks = b * h * outer;
@@ -360,22 +363,22 @@ pub(super) fn attention(o: &Listed, e: f64, backward: bool) -> Counts {
 }
 
 /// Lists of tensors: half of them small, the others of one size, as networks have them; `passes` kernels over all.
-pub(super) fn over_lists(o: &Listed, passes: f64) -> Counts {
+pub(super) fn over_lists(o: &Listed, e: f64, passes: f64) -> Counts {
     let [n, parts, ..] = o.numbers();
     let size = n.min(2.0 * n / parts);
     let chunk = size.min(CHUNK);
     let blocks = (size / CHUNK).ceil() * (parts / 2.0).ceil() + parts / 2.0;
-    let bytes = match o.kind {
-        K::ForeachNorm => 4.0,
-        K::ForeachMul => 8.0,
-        K::SgdFused => 20.0,
-        K::AmsgradForeach => 80.0,
-        _ => 48.0,
+    let elements = match o.kind {
+        K::ForeachNorm => 1.0,
+        K::ForeachMul => 2.0,
+        K::SgdFused => 5.0,
+        K::AmsgradForeach => 20.0,
+        _ => 12.0,
     };
     Counts {
         way: "",
         launches: passes * (parts / 50.0).ceil(),
-        bytes: bytes * n,
+        bytes: elements * e * n,
         work: passes * n,
         chain: passes * chunk,
         blocks: blocks / 2.0,

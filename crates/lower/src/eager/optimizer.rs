@@ -21,8 +21,11 @@ fn states(rule: Rule) -> u32 {
 const NARROW_FROM: u64 = 4096;
 /// Bytes of an 8-bit state: itself, and a scale in fp32 for every 256.
 const NARROW_BYTES: f64 = 1.0 + 4.0 / 256.0;
-/// Bytes that an 8-bit step moves for a parameter in fp32, over those of fused Adam: parameter read and written, gradient read, two states read and written.
-const NARROW_SHARE: f64 = (3.0 * 4.0 + 4.0 * NARROW_BYTES) / 28.0;
+
+/// Bytes that an 8-bit step moves for a parameter of `e` bytes, over those of fused Adam: parameter read and written, gradient read, two states read and written.
+fn narrow_share(e: f64) -> f64 {
+    (3.0 * e + 4.0 * NARROW_BYTES) / (7.0 * e)
+}
 
 impl Lowering<'_> {
     /// The states exist from the second iteration on, for parameters that get gradients.
@@ -78,7 +81,7 @@ impl Lowering<'_> {
             (Rule::Sgd, _) => self.optimizer_call(whole(OptimizerKind::SgdForeach), 1),
             // One kernel for each tensor, which does on the way what fused Adam does.
             (_, how) if how.narrow() || how.paged() => {
-                let share = if how.narrow() { NARROW_SHARE } else { 1.0 };
+                let share = if how.narrow() { narrow_share(self.policy.tensor.size()) } else { 1.0 };
                 for group in sizes.chunk_by(|a, b| a == b) {
                     let params = ((group[0] as f64 * share) as u64).max(1);
                     let one = Optimizer { kind: OptimizerKind::AdamFused, params, tensors: 1 };
@@ -127,7 +130,8 @@ impl Lowering<'_> {
     }
 
     fn optimizer_call(&mut self, op: Op, count: u32) {
-        self.push_named_step("optimizer", OpCall::new(op, Pass::Fwd, Dtype::Fp32), count);
+        // Gradients and states have the format of the parameters.
+        self.push_named_step("optimizer", OpCall::new(op, Pass::Fwd, self.policy.tensor), count);
     }
 }
 

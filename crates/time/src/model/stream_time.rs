@@ -106,7 +106,7 @@ impl TimeModel {
             _ => linear::class(call).and_then(|c| self.linear[c]),
         };
         let own = constants.map(|c| linear::form(&c, &linear::terms(call, gpu))).filter(|t| *t > 0.0);
-        own.unwrap_or_else(|| stream::reference(call, gpu))
+        own.unwrap_or_else(|| stream::form(call, gpu))
     }
 
     /// Seconds of a call whose kernel published rows know, and how far they know calls of its length.

@@ -14,10 +14,15 @@ use std::collections::HashMap;
 /// Operators of Adam before the last one, `addcdiv`.
 const ADAM: [&str; 6] = ["lerp", "mul", "addcmul", "sqrt", "div", "add"];
 
+/// The format of the largest tensor: states have that of their parameters.
+fn format(tensors: &[Tensor<'_>]) -> Dtype {
+    tensors.iter().max_by_key(|t| t.elements()).map_or(Dtype::Fp32, |t| t.dtype)
+}
+
 fn step(kind: OptimizerKind, tensors: &[Tensor<'_>]) -> Vec<OpCall> {
     let params = tensors.iter().map(Tensor::elements).sum();
     let op = Optimizer { kind, params, tensors: tensors.len() as u64 };
-    if params == 0 { Vec::new() } else { vec![OpCall::fwd(Op::Optimizer(op), Dtype::Fp32)] }
+    if params == 0 { Vec::new() } else { vec![OpCall::fwd(Op::Optimizer(op), format(tensors))] }
 }
 
 /// What the operators of optimizer steps become, by their place; those that are left out stay as they are.
@@ -46,7 +51,7 @@ pub(super) fn plan(capture: &Capture) -> HashMap<usize, Vec<OpCall>> {
                 let list = call.list(0);
                 let n = list.iter().map(Tensor::elements).sum();
                 let op = Listed::new(ListedKind::SgdFused, &[n, list.len() as u64]);
-                plan.insert(i, vec![OpCall::fwd(Op::Listed(op), Dtype::Fp32)]);
+                plan.insert(i, vec![OpCall::fwd(Op::Listed(op), format(&list))]);
             }
             _ if stem == "addcdiv" => {
                 let tensors = if list { call.list(0) } else { call.tensor(0).into_iter().collect() };

@@ -5,7 +5,7 @@ use super::{Context, elementwise, pointwise};
 use crate::eager::Extent;
 use preflop_graph::Phase;
 use preflop_ops::{
-    Attention, Conv, ElementwiseKind as E, Gemm, Layout, Listed, ListedKind, Op, OpCall, Pass, Rnn, RnnKind,
+    Attention, Conv, ElementwiseKind as E, Gemm, GemmKind, Layout, Listed, ListedKind, Op, OpCall, Pass, Rnn, RnnKind,
     Rowwise, RowwiseKind,
 };
 use preflop_units::dtype::Dtype;
@@ -14,6 +14,7 @@ pub(super) fn kernels(name: &str, call: &Call<'_>, context: &Context) -> Option<
     match name {
         "mm" | "addmm" | "_addmm_activation" | "_scaled_mm" => matrix(name, call, context),
         "bmm" | "baddbmm" => batched(name, call, context),
+        "_grouped_mm" => grouped(call, context),
         "addmv" | "mv" | "dot" => vector(name, call, context),
         "convolution" | "convolution_backward" => {
             let planar = convolutions(name, call, context)?;
@@ -63,6 +64,34 @@ fn over_volumes(name: &str, call: &Call<'_>, one: OpCall) -> OpCall {
 fn sizes<const N: usize>(tensor: Option<Tensor<'_>>) -> Option<[u64; N]> {
     tensor?.sizes.try_into().ok()
 }
+
+/// Products of groups of rows, as routers of experts make them: one kernel in 16 bit, else one product after the other. Groups are taken as alike.
+fn grouped(call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
+    let (a, b) = (call.tensor(0)?, call.tensor(1)?);
+    let (kind, [groups, m, n, k]) = match (a.sizes, b.sizes) {
+        ([m, k], [g, _, n]) => (ListedKind::GroupedMm, [*g, *m, *n, *k]),
+        ([g, m, k], [_, n]) => (ListedKind::GroupedMm, [*g, *n, *m, *k]),
+        ([m, k], [_, n]) => (ListedKind::GroupedSums, [*call.output(0)?.sizes.first()?, *m, *n, *k]),
+        ([g, m, k], [_, _, n]) => {
+            let one = Gemm { kind: GemmKind::Bmm, batch: *g, ..Gemm::mm(*m, *n, *k, Layout::Nn) };
+            return Some(vec![OpCall::fwd(Op::Gemm(one), context.product(a.dtype))]);
+        }
+        _ => return None,
+    };
+    if a.dtype.is_half() {
+        let op = Listed::new(kind, &[groups, m, n, k]);
+        return Some(vec![OpCall::fwd(Op::Listed(op), a.dtype)]);
+    }
+    let one = match kind {
+        ListedKind::GroupedMm => Gemm::mm(m.div_ceil(groups.max(1)), n, k, Layout::Nn),
+        _ => Gemm::mm(m, n, k.div_ceil(groups.max(1)), Layout::Tn),
+    };
+    let one = OpCall::fwd(Op::Gemm(one), context.product(a.dtype));
+    Some(vec![one; usize::try_from(groups.min(MOST_GROUPS)).ok()?])
+}
+
+/// More groups than any router has.
+const MOST_GROUPS: u64 = 4096;
 
 fn matrix(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
     let bias = name == "addmm" || name == "_addmm_activation";
@@ -261,7 +290,10 @@ fn beside_the_square(name: &str, call: &Call<'_>, one: OpCall) -> OpCall {
             // Matrices of the mask that exist: repeated ones have a stride of 0.
             let beside = mask.sizes.iter().zip(mask.strides).rev().skip(2);
             let matrices = beside.filter(|(_, stride)| **stride > 0).map(|(size, _)| *size).product();
-            Listed::new(ListedKind::SdpaMask, &[&sizes[..], &[matrices]].concat())
+            // Only the memory-efficient kernel gives the mask a gradient; in 16 bit it runs for that alone.
+            let learned = name.contains("efficient") && one.dtype.is_half();
+            let kind = if learned { ListedKind::SdpaBias } else { ListedKind::SdpaMask };
+            Listed::new(kind, &[&sizes[..], &[matrices]].concat())
         }
         None if a.q_len != a.kv_len => Listed::new(ListedKind::SdpaCross, &sizes),
         None => return one,
