@@ -12,10 +12,10 @@ _GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 
 
 def _lowered(tensor: torch.Tensor | None) -> torch.Tensor | None:
-    """As autocast hands it to a product."""
+    """As autocast hands it to a recurrent layer: in fp16, whatever its own format is (`_cudnn_rnn_cast_reflatten` in ATen/cudnn/AutocastRNN.cpp says `at::kHalf`)."""
     if tensor is None or not tensor.is_floating_point() or not torch.is_autocast_enabled("cuda"):
         return tensor
-    return tensor.to(torch.get_autocast_dtype("cuda"))
+    return tensor.to(torch.float16)
 
 
 def _padded(x: torch.Tensor, call: dict[str, Any], session: Any) -> torch.Tensor:

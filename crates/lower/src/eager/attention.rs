@@ -302,7 +302,7 @@ impl Lowering<'_> {
     /// Recurrent layers by cuDNN. Initial states are written first; under autocast the weights are cast into one
     /// flat buffer. Training keeps a reserve of the gates and states of every step.
     pub(super) fn rnn(&mut self, x: Value, weights: &[u32], op: Rnn, shape: Dims) -> Value {
-        let x = self.lowered(x);
+        let x = self.in_fp16(x);
         let x = self.contiguous(x);
         let dtype = x.dtype;
         let state = Dims::new(&[op.layers * op.directions(), op.batch, op.hidden]);
@@ -310,14 +310,14 @@ impl Lowering<'_> {
         self.ops(states + 1);
         for _ in 0..states {
             let zeros = self.fill(state, self.policy.tensor);
-            self.lowered(zeros);
+            self.in_fp16(zeros);
         }
         // Not cached: each call fills its own flat buffer.
         let weights: Vec<Value> = weights
             .iter()
             .map(|&w| {
                 let full = self.parameter(w);
-                self.lowered(full)
+                self.in_fp16(full)
             })
             .collect();
         let out = self.alloc(shape, dtype);

@@ -77,9 +77,14 @@ impl Lowering<'_> {
     /// What a product takes: the lower format under autocast.
     pub(super) fn lowered(&mut self, x: Value) -> Value {
         match self.policy.autocast {
-            Some(lower) if x.dtype == Dtype::Fp32 => self.cast(x, lower),
+            Some(lower) if x.dtype == Dtype::Fp32 || x.dtype.is_half() => self.cast(x, lower),
             _ => x,
         }
+    }
+
+    /// What recurrent layers take: fp16 under autocast, whatever its format (`_cudnn_rnn_cast_reflatten` in ATen/cudnn/AutocastRNN.cpp says `at::kHalf`).
+    pub(super) fn in_fp16(&mut self, x: Value) -> Value {
+        if self.policy.autocast.is_some() { self.cast(x, Dtype::Fp16) } else { x }
     }
 
     /// What numerically delicate operators take: fp32 under autocast.
