@@ -1,17 +1,23 @@
-//! Any bytes as a recording: a profile that is explained with finite figures, or an error of one line.
+//! Any bytes as a recording: a profile that is explained with finite figures, a host's report, or an error of one line.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use preflop_core::profile::{Analysis, explain::explain, window::Choice};
 use preflop_core::time::TimeModel;
+use preflop_import::{Recorded, recorded_bytes};
 use std::sync::LazyLock;
 
 static MODEL: LazyLock<TimeModel> = LazyLock::new(TimeModel::embedded);
 
 fuzz_target!(|bytes: &[u8]| {
     let one_line = |error: String| assert!(!error.contains('\n'), "{error}");
-    let profile = match preflop_import::import_bytes(bytes, "fuzz") {
-        Ok(profile) => profile,
+    let profile = match recorded_bytes(bytes, "fuzz") {
+        Ok(Recorded::Run(profile)) => profile,
+        Ok(Recorded::Host(host)) => {
+            let shares = host.hottest.iter().map(|f| f.seconds).chain(host.utilization);
+            assert!(host.cpus_busy.is_finite() && shares.into_iter().all(f64::is_finite), "{host:?}");
+            return;
+        }
         Err(error) => return one_line(error.to_string()),
     };
     match Analysis::new(&profile, &Choice::default()) {

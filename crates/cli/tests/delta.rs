@@ -89,6 +89,23 @@ fn delta_reads_layers_from_a_file() {
 }
 
 #[test]
+fn what_the_equations_leave_out_is_asked_for() {
+    let file =
+        "name,b,ci,h,w,co,r,s,stride,pad\nsmall,16,512,7,7,512,1,1,1,0\nlarge,256,512,7,7,512,1,1,1,0\n";
+    let (_folder, path) = csv(file);
+    let times = |options: &[&str]| {
+        let report = json(&[&["delta", &path, "--gpu", "titan-xp", "--json"], options].concat());
+        [0, 1].map(|i| report["layers"][i]["time_ms"].as_f64().unwrap())
+    };
+    let [small, large] = times(&["--instructions", "all"]);
+    let [small_alone, large_alone] = times(&["--instructions", "all", "--lone-cta", "exposed"]);
+    // 28 CTAs on 30 SMs: 64 main loops of 71 ns more. 98 x 4 CTAs are 14 on the fullest SM, in seven rounds of two.
+    assert!((small_alone - small - 64.0 * 70.886e-6).abs() < 1e-5, "{small} {small_alone}");
+    assert!((large - large_alone).abs() < 1e-9, "{large} {large_alone}");
+    refuses(&["delta", &path, "--gpu", "titan-xp", "--lone-cta", "some"], &["some", "exposed"]);
+}
+
+#[test]
 fn bad_layers_are_refused() {
     let (_a, missing) = csv("name,b,ci,h,w,co,r,stride,pad\n");
     refuses(&["delta", &missing, "--gpu", "titan-xp"], &["column `s` is missing", "layers.csv"]);

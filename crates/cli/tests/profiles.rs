@@ -57,6 +57,21 @@ fn transfer_has_the_names_that_scripts_rely_on() {
 }
 
 #[test]
+fn a_samplers_summary_of_the_host_is_explained_and_nothing_else_takes_it() {
+    let csv = "Hierarchy Level,Metric Name,Metric Value\n0,Elapsed Time,10\n1,CPU Time,10.5\n2,Spin Time,0.25\n1,Logical CPU Count,16\n";
+    let (_folder, path) = write("vtune.csv", csv.as_bytes());
+    let path = path.to_str().unwrap();
+    let host = json(&["explain", path, "--json"]);
+    assert_eq!((&host["cpus_busy"], &host["logical_cpus"]), (&Value::from(1.05), &Value::from(16.0)));
+    let out = run(&["explain", path]);
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(text.contains("1.05 CPUs busy on the mean of 16.0 (6.6 %)"), "{text}");
+    let refused = run(&["transfer", path, "--to", "a100"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("holds no kernels"));
+}
+
+#[test]
 fn the_profilers_own_time_is_taken_out() {
     let (_folder, path) = write("t.json", TRACE.as_bytes());
     let path = path.to_str().unwrap();

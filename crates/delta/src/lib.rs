@@ -64,6 +64,16 @@ pub enum Instructions {
     All,
 }
 
+/// What a CTA shows that has an SM to itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LoneCta {
+    /// Nothing: its arithmetic fills the SM, as Eq. 16 has it.
+    #[default]
+    Hidden,
+    /// Its way through shared memory, from one input tile to the next ([`time::chain`]).
+    Exposed,
+}
+
 /// Readings of the paper that a caller can choose between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Readings {
@@ -71,6 +81,8 @@ pub struct Readings {
     pub filter_mli: FilterMli,
     /// What the compute stream issues.
     pub instructions: Instructions,
+    /// What a CTA shows that has an SM to itself.
+    pub lone_cta: LoneCta,
 }
 
 /// A layer cut into tiles, with its traffic: what does not depend on rates, and so holds for a whole sweep.
@@ -88,6 +100,8 @@ pub struct Work {
     pub traffic: Traffic,
     /// What the compute stream issues.
     pub instructions: Instructions,
+    /// What a CTA shows that has an SM to itself.
+    pub lone_cta: LoneCta,
 }
 
 /// Cuts a layer into tiles and counts its traffic; the machine only tells its request sizes.
@@ -119,6 +133,7 @@ pub fn plan(
         num_cta,
         traffic: Traffic { l1, l2, dram },
         instructions: readings.instructions,
+        lone_cta: readings.lone_cta,
     })
 }
 

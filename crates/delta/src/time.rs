@@ -1,6 +1,6 @@
 //! Time: the three execution streams, prologue and epilogue, and the bottleneck cases (Eq. 11 to 18).
 
-use super::{Bottleneck, Instructions, LayerReport, Machine, Work};
+use super::{Bottleneck, Instructions, LayerReport, LoneCta, Machine, Work};
 use preflop_units::{Bytes, Seconds};
 
 /// TpL: bytes that one CTA loads in one main-loop iteration, at one level.
@@ -41,14 +41,16 @@ pub fn sas(work: &Work, machine: &Machine) -> Seconds {
     input_tile(work) / machine.smem_store + smem_loads(work, machine)
 }
 
-/// Instructions that an element of an input tile takes on its way to shared memory, beside the multiplications: its load, two additions for an address of 64 bits, the
-/// test whether it lies in the padding, its store.
-const PER_ELEMENT: f64 = 5.0;
+/// Instructions that an element of the IFmap tile takes on its way to shared memory, beside the multiplications: the load of its offset from the table that
+/// `IMPLICIT_PRECOMP_GEMM` has made before, two additions for an address of 64 bits, the test whether it lies in the padding, a zero for where it does, its load, its store.
+const PER_MAP_ELEMENT: f64 = 7.0;
+/// The same of the filter tile, whose addresses follow one another and which has no padding: two additions, the test whether the tile has ended, its load, its store.
+const PER_FILTER_ELEMENT: f64 = 5.0;
 
 /// Eq. 13, t_CS: blk_M·blk_N·blk_K / BW_MAC of one SM. With all instructions
 ///
 /// ```text
-/// t_CS = max(MAC, (MAC + 5 (blk_M + blk_N) blk_K) / slots) / BW_MAC
+/// t_CS = max(MAC, (MAC + (7 blk_M + 5 blk_N) blk_K) / slots) / BW_MAC
 /// ```
 ///
 /// where `slots` are instructions that an SM issues in the time of one multiplication on all of its lanes ([`Machine::issue_slots`]): one where a scheduler has a lane for
@@ -60,11 +62,50 @@ pub fn cs(work: &Work, machine: &Machine) -> Seconds {
     let slots = match work.instructions {
         Instructions::Multiplications => macs,
         Instructions::All => {
-            let others = PER_ELEMENT * (t.blk_m + t.blk_n) * t.blk_k;
+            let others = (PER_MAP_ELEMENT * t.blk_m + PER_FILTER_ELEMENT * t.blk_n) * t.blk_k;
             macs.max((macs + others) / machine.issue_slots)
         }
     };
     Seconds(slots / machine.mac_per_s_per_sm)
+}
+
+/// Time from one input tile to the next of a single CTA: it stores the next tile, waits until all warps have, loads the first operands of it and multiplies.
+///
+/// ```text
+/// chain = t_CS + (blk_M + blk_N) blk_K / BW_SMEM_ST + 2 LAT_SMEM
+/// ```
+///
+/// Other CTAs of the SM multiply meanwhile, so it shows only where there is none: no case of the paper covers that. Loads of later operands are under way while
+/// earlier ones are multiplied.
+pub fn chain(work: &Work, machine: &Machine) -> Seconds {
+    cs(work, machine) + input_tile(work) / machine.smem_store + machine.lat_smem * 2.0
+}
+
+/// Eq. 16 for arithmetic. Where the chain shows, rounds of CTAs count instead of CTAs: all active ones, and the rest in the last round, each as long as its arithmetic and
+/// no shorter than one CTA's chain.
+fn arithmetic(work: &Work, machine: &Machine, epilogue: Seconds, on: &OnSm) -> Seconds {
+    let (start, cs) = (prologue(work, machine), cs(work, machine));
+    match work.lone_cta {
+        LoneCta::Hidden => serial(start, cs, on.loops, epilogue, on.ctas),
+        LoneCta::Exposed => {
+            let chain = chain(work, machine);
+            let last = on.ctas - (on.rounds - 1.0) * on.active;
+            let round = |ctas: f64| (cs * ctas).max(chain);
+            start + (round(on.active) * (on.rounds - 1.0) + round(last)) * on.loops + epilogue * on.ctas
+        }
+    }
+}
+
+/// What the SM with most CTAs does.
+struct OnSm {
+    /// Main-loop iterations of a CTA.
+    loops: f64,
+    /// CTAs.
+    ctas: f64,
+    /// Num_ACT_CTA.
+    active: f64,
+    /// Rounds of active CTAs.
+    rounds: f64,
 }
 
 /// Eq. 14, t_Prologue: the first input tile from DRAM to SMEM to registers, once per SM.
@@ -113,7 +154,7 @@ pub fn report(work: &Work, machine: &Machine) -> LayerReport {
         [output / machine.l1_per_sm, output / machine.l2_per_sm(), output / machine.dram_per_sm()];
 
     let bounds = [
-        serial(start, cs, loops, out_dram, ctas),
+        arithmetic(work, machine, out_dram, &OnSm { loops, ctas, active: active_ctas, rounds }),
         serial(start, sas, loops, out_dram, ctas),
         serial(start, transfers[0], loops, out_l1, ctas),
         serial(start, transfers[1], loops, out_l2, ctas),
@@ -182,9 +223,28 @@ mod tests {
             let of = |readings| cs(&plan(&layer, &m, &Fig6, readings).unwrap(), &m).0;
             of(all) / of(Readings::default())
         };
-        // 128 lanes on 4 schedulers: 1 + 5 * (128 + 128) / (128 * 128); 64 lanes on 4: every other slot is free.
-        assert!((ratio("titan-xp") - 1.078_125).abs() < 1e-9);
+        // 128 lanes on 4 schedulers: 1 + (7 * 128 + 5 * 128) / (128 * 128); 64 lanes on 4: every other slot is free.
+        assert!((ratio("titan-xp") - 1.093_75).abs() < 1e-9);
         assert!((ratio("v100-pcie-16gb") - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_cta_without_company_shows_its_way_through_shared_memory() {
+        let m = titan_xp();
+        let exposed = Readings { lone_cta: LoneCta::Exposed, ..Readings::default() };
+        let mac = |batch, readings| {
+            // 7x7 maps of 512 channels: 49 rows an image, four columns of CTAs, 64 main loops.
+            let layer = Layer::square(batch, 512, 7, 512, 1, 1, 0);
+            evaluate(&layer, &m, &Fig6, readings).unwrap()
+        };
+        // 16 images: 7 x 4 = 28 CTAs on 30 SMs, one each. The chain adds 256 * 8 * 4 B / (128 B * 1.58 GHz) + 2 * 24 / 1.58 GHz = 40.51 + 30.38 ns to each loop.
+        let more = mac(16, exposed).bounds[0].0 - mac(16, Readings::default()).bounds[0].0;
+        assert!((more * 1e9 - 64.0 * 70.886).abs() < 0.1, "{more}");
+        // 32 images: 13 x 4 = 52 CTAs, two on the fullest SM: 2 * 648.1 ns are longer than the chain of one.
+        assert_eq!(mac(32, exposed).bounds[0], mac(32, Readings::default()).bounds[0]);
+        // 40 images: 16 x 4 = 64 CTAs, three on the fullest: two together, then one alone.
+        let more = mac(40, exposed).bounds[0].0 - mac(40, Readings::default()).bounds[0].0;
+        assert!((more * 1e9 - 64.0 * 70.886).abs() < 0.1, "{more}");
     }
 
     #[test]

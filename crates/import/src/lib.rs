@@ -22,6 +22,7 @@ mod nvprof;
 mod open;
 mod redact;
 mod rocprof;
+mod vtune;
 
 pub use control::{Control, Pool, Taken};
 pub use error::ImportError;
@@ -29,6 +30,7 @@ pub use redact::{Dropped, redact, redact_bytes};
 
 use control::Meter;
 use open::{Content, Source};
+pub use preflop_core::profile::host_report::HostReport;
 use preflop_core::profile::{Format, Profile};
 use std::path::Path;
 
@@ -47,6 +49,34 @@ pub fn import_within(path: &Path, control: &Control) -> Result<(Profile, Taken),
 pub fn import_bytes(bytes: &[u8], name: &str) -> Result<Profile, ImportError> {
     let control = Control::default();
     read(open::from_bytes(bytes, name, &control)?, &control).map(|(profile, _)| profile)
+}
+
+/// What a file tells.
+#[derive(Debug)]
+pub enum Recorded {
+    /// What the GPU did, or which operators ran.
+    Run(Box<Profile>),
+    /// What the host did, by a sampler.
+    Host(HostReport),
+}
+
+/// Reads a recording of any known kind, of the host alone too.
+pub fn recorded(path: &Path) -> Result<Recorded, ImportError> {
+    either(open::open(path, &Control::default())?)
+}
+
+/// The same from memory; `name` stands for the file in messages.
+pub fn recorded_bytes(bytes: &[u8], name: &str) -> Result<Recorded, ImportError> {
+    either(open::from_bytes(bytes, name, &Control::default())?)
+}
+
+fn either(source: Source) -> Result<Recorded, ImportError> {
+    let control = Control::default();
+    if let Content::Vtune(reader) = source.content {
+        return vtune::read(reader, &source.name, &mut Meter::new(&control, &source.name))
+            .map(Recorded::Host);
+    }
+    read(source, &control).map(|(profile, _)| Recorded::Run(Box::new(profile)))
 }
 
 fn read(source: Source, control: &Control) -> Result<(Profile, Taken), ImportError> {
@@ -68,6 +98,11 @@ fn content(source: Source, meter: &mut Meter) -> Result<Profile, ImportError> {
         Content::Csv(reader) => ncu::read(reader, &name, meter),
         Content::Nvprof(reader) => nvprof::read(reader, &name, meter),
         Content::Rocprof(reader) => rocprof::read(reader, &name, meter),
+        Content::Vtune(_) => Err(ImportError::NotAProfile {
+            file: name,
+            what: "VTune's summary of the host holds no kernels (`preflop explain` says what it has)"
+                .to_string(),
+        }),
         #[cfg(feature = "nsys")]
         Content::Sqlite(database) => nsys::read(database, &name, meter),
         #[cfg(not(feature = "nsys"))]

@@ -30,6 +30,8 @@ pub enum Content {
     Nvprof(Box<dyn Read>),
     /// rocprofv3.
     Rocprof(Box<dyn Read>),
+    /// VTune: the host alone.
+    Vtune(Box<dyn Read>),
     /// Nsight Systems.
     Sqlite(Database),
 }
@@ -193,6 +195,7 @@ fn unpacked(mut reader: Box<dyn Read>, name: String, control: &Control) -> Resul
         }
         Some(b'{') if text.contains(crate::rocprof::MARK) => Content::Rocprof(rest),
         Some(b'{' | b'[') => Content::Json(rest),
+        Some(_) if crate::vtune::is_summary(&text) => Content::Vtune(rest),
         Some(_) if crate::nvprof::is_header(header) => Content::Nvprof(rest),
         Some(_) if is_csv => Content::Csv(rest),
         Some(b) => {

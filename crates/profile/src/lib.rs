@@ -14,6 +14,7 @@ pub mod compare;
 pub mod explain;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
+pub mod host_report;
 pub mod inputs;
 pub mod kernel_name;
 pub mod names;

@@ -35,13 +35,14 @@ fn short(name: &str) -> String {
     format!("{head}..")
 }
 
-struct Page {
+/// A report as it grows.
+pub(crate) struct Page {
     style: Style,
-    out: String,
+    pub(crate) out: String,
 }
 
 impl Page {
-    fn new(style: Style) -> Self {
+    pub(crate) fn new(style: Style) -> Self {
         Self { style, out: String::new() }
     }
 
@@ -59,21 +60,21 @@ impl Page {
         self.out.push('\n');
     }
 
-    fn heading(&mut self, text: &str) {
+    pub(crate) fn heading(&mut self, text: &str) {
         match self.style {
             Style::Text { .. } => self.line(&format!("\n{text}")),
             Style::Markdown => self.line(&format!("\n## {text}\n")),
         }
     }
 
-    fn list(&mut self, text: &str) {
+    pub(crate) fn list(&mut self, text: &str) {
         match self.style {
             Style::Text { width } => self.line(&hanging("  ", text, width)),
             Style::Markdown => self.line(&format!("- {text}")),
         }
     }
 
-    fn title(&mut self, text: &str) {
+    pub(crate) fn title(&mut self, text: &str) {
         match self.style {
             Style::Text { width } => self.line(&wrapped(text, width, "  ")),
             Style::Markdown => self.line(&format!("# {text}")),
@@ -81,7 +82,7 @@ impl Page {
     }
 
     /// The first column stands left, the others right, each with the rank by which it is left out where there is no room.
-    fn table(&mut self, header: &[(&str, u8)], rows: &[Vec<String>]) {
+    pub(crate) fn table(&mut self, header: &[(&str, u8)], rows: &[Vec<String>]) {
         let Style::Text { width } = self.style else {
             let titles: Vec<&str> = header.iter().map(|(title, _)| *title).collect();
             self.line(&format!("| {} |", titles.join(" | ")));

@@ -9,7 +9,8 @@ use clap::Args;
 use preflop_core::Dtype;
 use preflop_core::delta::prior::{self, PriorReport};
 use preflop_core::delta::{
-    Bottleneck, Fig6, FixedTile, Instructions, LayerReport, Machine, Readings, Tile, TilePolicy, evaluate,
+    Bottleneck, Fig6, FixedTile, Instructions, LayerReport, LoneCta, Machine, Readings, Tile, TilePolicy,
+    evaluate,
 };
 use preflop_core::units::{Bytes, Seconds};
 use serde::Serialize;
@@ -74,6 +75,10 @@ pub struct DeltaArgs {
     #[arg(long, value_enum, default_value = "multiplications")]
     pub(super) instructions: Issued,
 
+    /// Whether a CTA that has an SM to itself shows its way through shared memory, which no case of the paper covers
+    #[arg(long, value_enum, default_value = "hidden")]
+    pub(super) lone_cta: Lone,
+
     /// Draw it: with --compare-prior the times of those models over DeLTA's, with --measured the model over the
     /// measurement (.svg or .png)
     #[arg(long, value_name = "FILE")]
@@ -107,6 +112,15 @@ pub enum Issued {
     Multiplications,
     /// Those that fill the tiles as well
     All,
+}
+
+/// What a CTA shows that has an SM to itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Lone {
+    /// Nothing: its arithmetic fills the SM (Eq. 16)
+    Hidden,
+    /// Storing a tile, waiting for all warps and loading the first operands
+    Exposed,
 }
 
 /// Which equations give the traffic.
@@ -151,7 +165,11 @@ impl DeltaArgs {
             Issued::Multiplications => Instructions::Multiplications,
             Issued::All => Instructions::All,
         };
-        Readings { instructions, ..Readings::default() }
+        let lone_cta = match self.lone_cta {
+            Lone::Hidden => LoneCta::Hidden,
+            Lone::Exposed => LoneCta::Exposed,
+        };
+        Readings { instructions, lone_cta, ..Readings::default() }
     }
 
     /// The tile policy of a layer: the command line's tile, the layer's own, or the paper's table.

@@ -6,6 +6,7 @@ use clap::Args;
 use preflop_core::profile::render::{self, Style};
 use preflop_core::profile::{Profile, explain};
 use preflop_core::time::TimeModel;
+use preflop_import::Recorded;
 use std::io::Write as _;
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ use std::path::PathBuf;
   preflop explain trace.json.gz
   preflop explain run.sqlite --json")]
 pub struct ExplainArgs {
-    /// Recording: PyTorch profiler JSON, Nsight Systems SQLite, Nsight Compute CSV or Chakra JSON, plain, .gz or .zst
+    /// Recording: PyTorch profiler JSON, Nsight Systems SQLite, Nsight Compute CSV or Chakra JSON, plain, .gz or .zst; or VTune's summary of the host
     profile: PathBuf,
 
     /// GPU of the recording, where it does not say
@@ -37,8 +38,16 @@ fn is_untimed(profile: &Profile) -> bool {
 
 /// Reads, explains, prints.
 pub fn run(args: &ExplainArgs, output: &Output) -> anyhow::Result<()> {
-    let profile = profile::read(&args.profile)?;
     let style = if args.md { Style::Markdown } else { Style::Text { width: output.width } };
+    let profile = match preflop_import::recorded(&args.profile)? {
+        Recorded::Run(profile) => profile,
+        Recorded::Host(host) => {
+            if output.json {
+                return output::print_json(&host);
+            }
+            return write(&host.render(style));
+        }
+    };
     let text = if is_untimed(&profile) {
         let untimed = explain::explain_untimed(&profile);
         if output.json {
@@ -54,6 +63,10 @@ pub fn run(args: &ExplainArgs, output: &Output) -> anyhow::Result<()> {
         }
         render::explanation(&explanation, style)
     };
+    write(&text)
+}
+
+fn write(text: &str) -> anyhow::Result<()> {
     let mut out = output::stdout();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)

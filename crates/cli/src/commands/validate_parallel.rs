@@ -136,6 +136,11 @@ impl Board {
             "plan picked, all {} cases: {all:.1} % slower than the best on the mean (bar 3 %)",
             runs.picks.len()
         ));
+        let stages = runs.stages;
+        self.notes.push(format!(
+            "TP x DP x PP, one node: {} kinds of stage (width, tp, micro batch) are off by {:.1} % each; runs of a kind, of any depth, batch, dp and pp, lie {:.1} % from it",
+            stages.kinds, 100.0 * stages.shared, 100.0 * stages.within
+        ));
         let h = runs.host;
         self.notes.push(format!(
             "host of Megatron-DeepSpeed 2022, fitted on all rows of one node: {:.2} ms forward and {:.2} ms backward of a layer, {:.2} ms a microbatch, {:.2} ms an iteration",

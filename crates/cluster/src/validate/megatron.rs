@@ -157,6 +157,39 @@ fn fit(rows: &[&Ready], collectives: &Collectives, step: &dyn Fn(u64) -> f64) ->
     host(&reduced(&found))
 }
 
+/// Errors of runs, parted by what one stage does for one microbatch (width of the model, tensor parallel, micro batch): what all runs of such a kind share is the
+/// time of a layer and of the head, and what is left is what depth, batch, pipeline and data parallelism add.
+#[derive(Debug, Clone, Copy)]
+pub struct StageErrors {
+    /// Kinds.
+    pub kinds: usize,
+    /// Mean error of a kind, either way, in logs, by runs.
+    pub shared: f64,
+    /// Mean distance of a run from its kind.
+    pub within: f64,
+}
+
+impl StageErrors {
+    /// Of the logs of runs by kind.
+    fn of(logs: impl IntoIterator<Item = ([u64; 3], f64)>) -> Self {
+        let mut kinds: HashMap<[u64; 3], Vec<f64>> = HashMap::new();
+        for (kind, log) in logs {
+            kinds.entry(kind).or_default().push(log);
+        }
+        let runs = kinds.values().map(Vec::len).sum::<usize>().max(1) as f64;
+        let (mut shared, mut within) = (0.0, 0.0);
+        // In one order, so that sums are the same each time.
+        let mut sorted: Vec<_> = kinds.into_iter().collect();
+        sorted.sort_unstable_by_key(|(kind, _)| *kind);
+        for (_, logs) in &sorted {
+            let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+            shared += mean.abs() * logs.len() as f64;
+            within += logs.iter().map(|l| (l - mean).abs()).sum::<f64>();
+        }
+        Self { kinds: sorted.len(), shared: shared / runs, within: within / runs }
+    }
+}
+
 /// What the runs of one machine say.
 #[derive(Debug)]
 pub struct Runs {
@@ -166,6 +199,8 @@ pub struct Runs {
     pub many_nodes: Vec<Pair>,
     /// Constants fitted on all rows of one node.
     pub host: Host,
+    /// How the errors on one node part.
+    pub stages: StageErrors,
     /// Time lost by taking the plan that looks best among the measured ones: case, loss as a ratio.
     pub picks: Vec<(String, f64, usize)>,
 }
@@ -183,6 +218,7 @@ pub fn runs(rows: &[Row], time_model: &TimeModel, collectives: &Collectives) -> 
     let single: Vec<&Ready> = all.iter().filter(|r| r.row.part == "single").collect();
     let host = fit(&single, collectives, &step);
     let mut one_node = Vec::new();
+    let mut logs = Vec::new();
     let mut models: Vec<(u64, u64)> = single.iter().map(|r| (r.row.hidden, r.row.layers)).collect();
     models.sort_unstable();
     models.dedup();
@@ -190,13 +226,17 @@ pub fn runs(rows: &[Row], time_model: &TimeModel, collectives: &Collectives) -> 
         let (out, kept): (Vec<&Ready>, Vec<&Ready>) =
             single.iter().partition(|r| (r.row.hidden, r.row.layers) == model);
         let host = fit(&kept, collectives, &step);
-        one_node.extend(out.iter().map(|r| r.pair(host, collectives, &step)));
+        for r in out {
+            let pair = r.pair(host, collectives, &step);
+            logs.push(([r.row.hidden, r.row.tp, r.row.micro_batch], pair.log()));
+            one_node.push(pair);
+        }
     }
     let shipped = Stack::Megatron.host();
     let many_nodes =
         all.iter().filter(|r| r.row.part != "single").map(|r| r.pair(shipped, collectives, &step)).collect();
     let picks = picks(&all, shipped, collectives, &step);
-    Ok(Runs { one_node, many_nodes, host, picks })
+    Ok(Runs { one_node, many_nodes, host, stages: StageErrors::of(logs), picks })
 }
 
 /// For each model, batch and number of GPUs with several measured plans: the loss of taking ours.
@@ -273,4 +313,20 @@ pub fn selene(
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_part_into_what_a_kind_of_stage_shares_and_the_rest() {
+        let kind = |tp| [1024, tp, 1];
+        let of = |logs: &[(u64, f64)]| StageErrors::of(logs.iter().map(|(tp, log)| (kind(*tp), *log)));
+        // Kind 1: mean 0.1, distances 0.02; kind 2: mean -0.3, a single run. By runs (2 * 0.1 + 0.3) / 3 and (2 * 0.02 + 0) / 3.
+        let errors = of(&[(1, 0.12), (1, 0.08), (2, -0.3)]);
+        assert_eq!(errors.kinds, 2);
+        assert!((errors.shared - 0.5 / 3.0).abs() < 1e-12 && (errors.within - 0.04 / 3.0).abs() < 1e-12);
+        assert_eq!(of(&[]).kinds, 0);
+    }
 }

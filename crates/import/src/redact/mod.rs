@@ -55,9 +55,9 @@ fn copy(source: open::Source, out: &mut dyn Write) -> Result<Dropped, ImportErro
         Content::Json(reader) => json::copy(reader, &source.name, out),
         Content::Csv(reader) => csv::copy(reader, &source.name, out, &mut meter),
         // What these may hold besides kernels is not known well enough to promise a clean copy.
-        Content::Nvprof(_) | Content::Rocprof(_) => Err(ImportError::NotAProfile {
+        Content::Nvprof(_) | Content::Rocprof(_) | Content::Vtune(_) => Err(ImportError::NotAProfile {
             file: source.name,
-            what: "a recording of nvprof or rocprofv3, of which no clean copy can be made".to_string(),
+            what: "a recording of nvprof, rocprofv3 or VTune, of which no clean copy can be made".to_string(),
         }),
         #[cfg(feature = "nsys")]
         Content::Sqlite(database) => sqlite::copy(database, &source.name, out, &mut meter),
