@@ -23,8 +23,9 @@ use std::path::Path;
 /// Systems of the published rows and their names here.
 const SYSTEMS: [(&str, &str); 4] =
     [("a100_sxm", "a100-sxm-80gb"), ("l40s", "l40s"), ("h100_sxm", "h100-sxm"), ("b200_sxm", "b200")];
-/// Rows of one kind on one GPU that a fit looks at; the errors are over all.
+/// Rows of one kind on one GPU that a fit looks at, and of how many one at the least: products have ten times as many rows as the rest. The errors are over all.
 const LOOKED_AT: usize = 250;
+const ONE_OF: usize = 24;
 /// Evaluations of each of a fit's three searches.
 const EVALUATIONS: usize = 1200;
 /// Parts of cross-validation.
@@ -149,7 +150,7 @@ fn fit(rows: &[&Row], constants: &[Constant], gpus: &[Gpu]) -> Vec<f64> {
     let mut looked: Vec<(&Row, f64)> = Vec::new();
     for gpu in 0..gpus.len() {
         let own: Vec<&&Row> = rows.iter().filter(|r| r.gpu == gpu).collect();
-        let step = own.len().div_ceil(LOOKED_AT).max(1);
+        let step = own.len().div_ceil(LOOKED_AT).clamp(1, ONE_OF);
         let taken = own.len().div_ceil(step).max(1) as f64;
         looked.extend(own.into_iter().step_by(step).map(|r| (*r, 1.0 / taken)));
     }
