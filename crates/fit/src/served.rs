@@ -13,7 +13,7 @@ use preflop_language::served::attention::{Prompt, Token};
 use preflop_language::served::constants::write_trees;
 use preflop_language::served::experts::{Experts, Load, TILES};
 use preflop_language::served::forms::{Constant, FEATURES, Shape};
-use preflop_language::served::products::Product;
+use preflop_language::served::products::{Operands, Product};
 use preflop_language::served::tuned::tuned;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -101,12 +101,12 @@ fn new_tokens(sets: &Sets) -> Result<Vec<Row>> {
     })
 }
 
-/// Products with one scale for each row of activations, and the kernel that quantises them.
-fn products(sets: &Sets) -> Result<Vec<Row>> {
+/// Products, and the kernel that quantises their activations.
+fn products(sets: &Sets, published: &str, operands: Operands) -> Result<Vec<Row>> {
     rows(sets, "gemm_quantized.csv.gz", |text| {
-        (text("dtype") == "fp8").then(|| {
+        (text("dtype") == published).then(|| {
             let [m, n, k] = ["m", "n", "k"].map(|side| number(text, side));
-            Shape::Product(Product { m, n, k, sets: Product::PUBLISHED })
+            Shape::Product(Product { m, n, k, operands, sets: Product::PUBLISHED })
         })
     })
 }
@@ -191,6 +191,8 @@ struct Kind {
     name: &'static str,
     rows: Vec<Row>,
     constants: &'static [Constant],
+    /// The kind with the same form whose constants stand in where only one GPU was measured.
+    like: Option<&'static str>,
 }
 
 impl Kind {
@@ -198,7 +200,11 @@ impl Kind {
     /// Without a row.
     fn new(name: &'static str, rows: Vec<Row>) -> Self {
         let constants = rows[0].shape.constants();
-        Self { name, rows, constants }
+        Self { name, rows, constants, like: None }
+    }
+
+    fn like(self, other: Operands) -> Self {
+        Self { like: Some(other.kind()), ..self }
     }
 
     fn of(&self, gpu: usize) -> Vec<&Row> {
@@ -258,18 +264,24 @@ fn mean_error(ratios: impl Iterator<Item = f64>) -> f64 {
 pub fn run(sets: &Sets, update: Option<&Path>) -> Result<()> {
     let gpus = SYSTEMS.iter().map(|(_, name)| catalog::find(name)).collect::<Result<Vec<_>, _>>()?;
     let experts = |published: &str, bytes, dtype| expert_layers(sets, published, bytes, dtype);
+    let product = |published: &str, operands: Operands| {
+        products(sets, published, operands).map(|rows| Kind::new(operands.kind(), rows))
+    };
     let kinds = [
         Kind::new("prompt", prompts(sets)?),
         Kind::new("token", new_tokens(sets)?),
-        Kind::new("product.fp8", products(sets)?),
+        product("fp8", Operands::Fp8)?,
+        product("fp8_block", Operands::Fp8Blocks)?,
+        product("nvfp4", Operands::Nvfp4)?.like(Operands::Fp8),
         Kind::new("experts.bf16", experts("bfloat16", 2.0, Dtype::Bf16)?),
         Kind::new("experts.fp8", experts("fp8_block", 1.0, Dtype::Fp8)?),
         Kind::new("experts.int4", experts("int4_wo", 0.515_625, Dtype::Bf16)?),
         Kind::new("experts.nvfp4", experts("nvfp4", 0.5625, Dtype::Fp4)?),
     ];
     let (mut file, mut forests) = (String::from(HEADER), BTreeMap::new());
+    let mut without: BTreeMap<&str, Vec<Option<Vec<f64>>>> = BTreeMap::new();
     println!(
-        "{:<14} {:<14} {:>6} {:>10} {:>10} {:>10} {:>16}",
+        "{:<18} {:<14} {:>6} {:>10} {:>10} {:>10} {:>16}",
         "kernels", "GPU", "rows", "left out", "untuned", "in the fit", "cross-validated"
     );
     for kind in &kinds {
@@ -278,6 +290,11 @@ pub fn run(sets: &Sets, update: Option<&Path>) -> Result<()> {
         let mut lists: Vec<Option<Vec<f64>>> =
             turns.par_iter().map(|gpu| kind.without(*gpu, &gpus)).collect();
         let Some(all) = lists.pop().flatten() else { continue };
+        let other = kind.like.and_then(|name| without.get(name));
+        for (own, other) in lists.iter_mut().zip(other.into_iter().flatten()) {
+            *own = own.take().or_else(|| other.clone());
+        }
+        without.insert(kind.name, lists.clone());
         writeln!(file, "\n# {}", kind.constants.iter().map(|c| c.name).collect::<Vec<_>>().join(", "))?;
         let mut means = [0.0; 3];
         let mut count = 0.0;
@@ -293,7 +310,7 @@ pub fn run(sets: &Sets, update: Option<&Path>) -> Result<()> {
                 .map(|list| [closed(&own, list, &gpus, false), closed(&own, list, &gpus, true), fitted]);
             let said = |i: usize| outside.map_or("-".to_string(), |e| format!("{:.1} %", e[i]));
             println!(
-                "{:<14} {:<14} {:>6} {:>10} {:>10} {fitted:>8.1} % {validated:>14.1} %",
+                "{:<18} {:<14} {:>6} {:>10} {:>10} {fitted:>8.1} % {validated:>14.1} %",
                 kind.name,
                 gpu.name,
                 own.len(),
@@ -317,7 +334,7 @@ pub fn run(sets: &Sets, update: Option<&Path>) -> Result<()> {
         if count > 0.0 {
             let [left_out, untuned, fitted] = means.map(|m| m / count);
             println!(
-                "{:<14} {:<14} {:>6} {left_out:>8.1} % {untuned:>8.1} % {fitted:>8.1} %",
+                "{:<18} {:<14} {:>6} {left_out:>8.1} % {untuned:>8.1} % {fitted:>8.1} %",
                 kind.name,
                 "mean",
                 kind.rows.len()
@@ -341,7 +358,7 @@ const HEADER: &str = "\
 # Constants of an inference server's kernels, read by crates/language/src/served/constants.rs; attention.rs and experts.rs beside it have the formulas.
 # Made by `cargo run --profile quick -p preflop-fit -- served write` from measurements that are not part of this repository: ai-dynamo/aiconfigurator (Apache-2.0),
 # SGLang 0.5.10 on A100 SXM 80 GB, L40S, H100 SXM and B200. All GPUs share the constants. Mean absolute errors: the closed form with the whole GPU left out of the fit
-# (no trees), the same form fitted on all, and with trees of the generation that did not see the row.
+# (no trees), the same form fitted on all, and with trees of the generation that did not see the row. Left out of product.nvfp4, measured on one GPU, is the format too: constants of product.fp8.
 
 [kernels]
 ";

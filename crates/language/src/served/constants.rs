@@ -72,7 +72,7 @@ impl Constants {
         self.forests.contains_key(&format!("{kind}/{}", gpu.architecture.name()))
     }
 
-    /// Seconds of a kernel on a GPU: `prompt`, `token`, `experts.bf16`, `experts.fp8`, `experts.int4`, `experts.nvfp4` or `product.fp8`. The closed form with constants that all GPUs share, and what
+    /// Seconds of a kernel on a GPU: `prompt`, `token`, `experts.bf16`, `experts.fp8`, `experts.int4`, `experts.nvfp4`, `product.fp8`, `product.fp8_block` or `product.nvfp4`. The closed form with constants that all GPUs share, and what
     /// the trees of its generation, where that was measured, know beside it.
     pub fn seconds(&self, kind: &str, shape: &Shape, gpu: &Gpu) -> f64 {
         let usable =
@@ -105,6 +105,8 @@ mod tests {
                 "experts.int4",
                 "experts.nvfp4",
                 "product.fp8",
+                "product.fp8_block",
+                "product.nvfp4",
                 "prompt",
                 "token"
             ]

@@ -1,9 +1,10 @@
 //! An inference server: its own kernels for attention, quantised products and experts, fused elementwise kernels, decode steps as CUDA graphs.
 //!
-//! `forms`, `attention`, `experts` and `products` have the closed forms, `tuned` the shapes that a server has tuned kernels for, `constants` reads `data/fitted/served.toml` and the trees beside it, `operator` asks them for single operators,
+//! `forms`, `attention`, `experts`, `products` and `blocked` have the closed forms, `tuned` the shapes that a server has tuned kernels for, `constants` reads `data/fitted/served.toml` and the trees beside it, `operator` asks them for single operators,
 //! `stack` puts the steps of a model together.
 
 pub mod attention;
+pub mod blocked;
 pub mod constants;
 pub mod experts;
 pub mod forms;

@@ -40,7 +40,13 @@ fn kernel(call: &OpCall) -> Option<(&'static str, Shape)> {
 /// A product in fp8, with the quantising of its activations.
 fn product(g: &Gemm, call: &OpCall) -> Option<Product> {
     let served = g.kind != GemmKind::Bmm && call.pass == Pass::Fwd && call.dtype == Dtype::Fp8;
-    served.then_some(Product { m: g.m as f64, n: g.n as f64, k: g.k as f64, sets: Product::PUBLISHED })
+    served.then_some(Product {
+        m: g.m as f64,
+        n: g.n as f64,
+        k: g.k as f64,
+        operands: super::products::Operands::Fp8,
+        sets: Product::PUBLISHED,
+    })
 }
 
 impl Constants {

@@ -172,7 +172,13 @@ impl Served<'_> {
             WeightFormat::Bf16 => gemm(half),
             // With the kernel that quantises its activations.
             WeightFormat::Fp8 => {
-                let shape = Shape::Product(Product { m, n: n as f64, k: k as f64, sets: None });
+                let shape = Shape::Product(Product {
+                    m,
+                    n: n as f64,
+                    k: k as f64,
+                    operands: super::products::Operands::Fp8,
+                    sets: None,
+                });
                 self.constants.seconds("product.fp8", &shape, self.gpu)
             }
             format if !format.widened(self.gpu) => {
