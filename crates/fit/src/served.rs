@@ -88,13 +88,15 @@ fn new_tokens(sets: &Sets) -> Result<Vec<Row>> {
     rows(sets, "generation_attention.csv.gz", |text| {
         let whole = matches!(text("window_size").as_str(), "" | "0") && text("attn_dtype") == "bfloat16";
         whole.then(|| {
+            let fp8 = text("kv_cache_dtype") == "fp8";
             Shape::Token(Token {
                 batch: number(text, "batch_size"),
                 context: number(text, "isl") + number(text, "step"),
                 heads: number(text, "num_heads"),
                 kv_heads: number(text, "num_key_value_heads"),
                 head_dim: number(text, "head_dim"),
-                kv_bytes: if text("kv_cache_dtype") == "fp8" { 1.0 } else { 2.0 },
+                kv_bytes: if fp8 { 1.0 } else { 2.0 },
+                dtype: if fp8 { Dtype::Fp8 } else { Dtype::Bf16 },
                 warm: true,
             })
         })
