@@ -2,7 +2,7 @@
 //! for all GPUs: what differs is how kernels are laid out ([`super::attention`], [`super::experts`], [`super::products`], [`super::blocked`]) and the GPU's figures.
 //!
 //! ```text
-//! bytes = B * (miss / (mb * DRAM) + (1 - miss) / (hot * L2)),  miss = clamp(B / (keep * L2 size) - 1, 0, 1), or 1 where nothing was kept
+//! bytes = B * (miss / (mb * DRAM) + (1 - miss) / (hot * L2)),  miss = clamp(B / (L2 size * min(keep / parts of the L2, 1)) - 1, 0, 1), or 1 where nothing was kept
 //! join  = (a^n + b^n)^(1/n)
 //! ```
 //!
@@ -14,6 +14,7 @@ use super::blocked::{self, BLOCKED};
 use super::experts::{self, Experts, GROUPED, SCALED, WIDENED};
 use super::products::{self, Operands, PRODUCT, Product};
 use preflop_core::Gpu;
+use preflop_core::gpu::Architecture;
 use preflop_core::learned::trees::{Features, MAX_FEATURES};
 use preflop_core::units::math::Elementary as _;
 
@@ -160,9 +161,21 @@ const TILE: f64 = 128.0;
 /// Keys of half a tile, for features.
 const KEYS: f64 = 64.0;
 
-/// Seconds for bytes that the L2 may hold.
+/// Parts of an L2 that each keep their own copy of what their multiprocessors read.
+pub(super) fn parts_of_l2(gpu: &Gpu) -> f64 {
+    let two = match gpu.architecture {
+        Architecture::Ampere => gpu.compute_capability == "8.0",
+        Architecture::Hopper => true,
+        Architecture::Blackwell => gpu.compute_capability.starts_with("10."),
+        _ => false,
+    };
+    if two { 2.0 } else { 1.0 }
+}
+
+/// Seconds for bytes that the L2 may hold: at the most all of it, less where its parts hold the same twice.
 pub(super) fn streamed(bytes: f64, mb: f64, hot: f64, keep: f64, warm: bool, gpu: &Gpu) -> f64 {
-    let miss = if warm { (bytes / (keep * gpu.l2_size.0) - 1.0).clamp(0.0, 1.0) } else { 1.0 };
+    let held = gpu.l2_size.0 * (keep / parts_of_l2(gpu)).min(1.0);
+    let miss = if warm { (bytes / held - 1.0).clamp(0.0, 1.0) } else { 1.0 };
     bytes * (miss / (mb * gpu.dram_sustained.0) + (1.0 - miss) / (hot * gpu.l2.0))
 }
 

@@ -12,7 +12,7 @@
 //! after some milliseconds only: until then 8 bits gain over 16, afterwards each product costs what one in 16 bits does. A measurement that repeats one call sees the gain where
 //! the call is short; a model, which goes on, does not.
 
-use super::forms::{Constant, join};
+use super::forms::{Constant, join, parts_of_l2};
 use preflop_core::Gpu;
 use preflop_core::dtype::Dtype;
 use preflop_core::gpu::Architecture;
@@ -134,17 +134,6 @@ fn layout(gpu: &Gpu, m: f64) -> Layout {
             _ => plain(128.0, 128.0),
         },
     }
-}
-
-/// Parts of an L2 that each keep their own copy of what their multiprocessors read.
-fn parts_of_l2(gpu: &Gpu) -> f64 {
-    let two = match gpu.architecture {
-        Architecture::Ampere => gpu.compute_capability == "8.0",
-        Architecture::Hopper => true,
-        Architecture::Blackwell => gpu.compute_capability.starts_with("10."),
-        _ => false,
-    };
-    if two { 2.0 } else { 1.0 }
 }
 
 /// Share of what is read in turn that the L2 has lost when its turn comes again.
