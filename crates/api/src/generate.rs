@@ -5,14 +5,15 @@ use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::model_file::PREFIX;
 use crate::question::{Generate, PricingChoice};
+use preflop_core::Gpu;
 use preflop_core::cost::{Pricing, search};
+use preflop_core::model::zoo::config::Stored;
 use preflop_core::model::zoo::decoder::Plan;
 use preflop_core::model::{CacheKind, Graph, LowerOptions, Mode, ModelError, Precision, Run, Stage, zoo};
 use preflop_core::time::{Stack as Software, TimeModel};
 use preflop_core::units::Seconds;
-use preflop_core::{Dtype, Gpu};
 use preflop_language::generate::{Answer as Answered, Limits, PyTorch, Question, Stack, answer as answered};
-use preflop_language::served::{Constants, Formats, Served, WeightFormat};
+use preflop_language::served::{Constants, Formats, KvFormat, Served, Unfit, WeightFormat};
 use preflop_language::traffic::{MAX_REQUESTS, Outcome, StepTable, Traffic, simulate};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -90,9 +91,11 @@ pub fn answer(engine: &Engine, asked: &Generate) -> Result<Answer, ApiError> {
     let options = LowerOptions { mode: Mode::Infer, precision: asked.precision, optimizer: None };
     let mut notes = Vec::new();
     let pytorch = PyTorch { build: &build, options, run: launching, cache, model, gpu };
+    let mut weights = WeightFormat::Bf16;
     let server;
     let stack: &dyn Stack = if served {
         server = serving(engine, asked, gpu, model, &constants, &mut notes)?;
+        weights = server.formats.weights;
         &server
     } else {
         if asked.weights.is_some() || asked.kv.is_some() {
@@ -115,8 +118,6 @@ pub fn answer(engine: &Engine, asked: &Generate) -> Result<Answer, ApiError> {
         None => None,
         Some(rate) => arrivals(asked, rate, limits, stack, &answer, &mut notes)?,
     };
-    let weights = asked.weights.as_deref().unwrap_or(WeightFormat::Bf16.name());
-    let weights = WeightFormat::ALL.into_iter().find(|w| w.name() == weights).unwrap_or(WeightFormat::Bf16);
     Ok(Answer {
         model: name.clone(),
         gpu: gpu.name.clone(),
@@ -157,11 +158,13 @@ pub fn pricing(choice: PricingChoice) -> Pricing {
     }
 }
 
-fn decoder(engine: &Engine, model: &str) -> Result<(Plan, u64), ApiError> {
+fn decoder(engine: &Engine, model: &str) -> Result<(Plan, u64, Option<Stored>), ApiError> {
     let found = if model.starts_with(PREFIX) {
         engine.jobs.files.find(model)?.plan()?
     } else {
-        zoo::plan(model).map(|plan| Ok::<_, ModelError>((plan, zoo::info(model)?.parameters))).transpose()?
+        zoo::plan(model)
+            .map(|plan| Ok::<_, ModelError>((plan, zoo::info(model)?.parameters, None)))
+            .transpose()?
     };
     found.ok_or_else(|| ApiError::Invalid {
         message: format!("the stack `served` does not know `{model}`"),
@@ -178,22 +181,22 @@ fn serving<'a>(
     constants: &'a Constants,
     notes: &mut Vec<String>,
 ) -> Result<Served<'a>, ApiError> {
-    let (plan, parameters) = decoder(engine, &asked.model)?;
-    let weights = asked.weights.as_deref().unwrap_or(WeightFormat::Bf16.name());
-    let weights = one_of("weights", weights, &WeightFormat::ALL.map(|w| (w.name(), w)))?;
-    if let Some(lacks) = weights.lacks(gpu) {
-        return Err(ApiError::Invalid {
-            message: lacks,
-            hint: Some("choose another format of the `weights`"),
-        });
+    let (plan, parameters, stored) = decoder(engine, &asked.model)?;
+    let weights = asked.weights.as_deref();
+    let weights =
+        weights.map(|w| one_of("weights", w, &WeightFormat::ALL.map(|w| (w.name(), w)))).transpose()?;
+    let kv = asked.kv.as_deref();
+    let kv = kv.map(|kv| one_of("kv", kv, &KvFormat::ALL.map(|kv| (kv.name(), kv)))).transpose()?;
+    let formats = Formats::choose(weights, kv, stored, gpu).map_err(|unfit| match unfit {
+        Unfit::Weights(message) => {
+            ApiError::Invalid { message, hint: Some("choose another format of the `weights`") }
+        }
+        Unfit::Kv(message) => ApiError::Invalid { message, hint: Some("ask for `kv` bf16") },
+    })?;
+    if weights.is_none() && stored.is_some() {
+        notes.push(format!("weights are in {}, as the configuration says", formats.weights.name()));
     }
-    let fp8 = one_of("kv", asked.kv.as_deref().unwrap_or("bf16"), &[("bf16", false), ("fp8", true)])?;
-    if fp8 && !gpu.has(Dtype::Fp8) {
-        let message = format!("`{}` has no fp8, so keys and values cannot be kept in it", gpu.name);
-        return Err(ApiError::Invalid { message, hint: Some("ask for `kv` bf16") });
-    }
-    notes.extend(preflop_language::served::notes(constants, weights, gpu));
-    let formats = Formats { weights, kv_bytes: if fp8 { 1.0 } else { 2.0 } };
+    notes.extend(preflop_language::served::notes(constants, formats, gpu));
     Ok(Served { plan, parameters, formats, constants, model, gpu })
 }
 

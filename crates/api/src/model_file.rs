@@ -4,6 +4,7 @@ use crate::engine::{Engine, text};
 use crate::error::ApiError;
 use preflop_core::capture::Capture;
 use preflop_core::model::zoo::config::HubConfig;
+use preflop_core::model::zoo::config::Stored;
 use preflop_core::model::zoo::decoder::Plan;
 use preflop_core::model::{Graph, Stage};
 use preflop_import::exported::{Bindings, read_onnx, read_pt2};
@@ -163,15 +164,15 @@ impl ModelFile {
         Ok(graph)
     }
 
-    /// The plan of a decoder and its parameters, where it is one.
-    pub fn plan(&self) -> Result<Option<(Plan, u64)>, ApiError> {
+    /// The plan of a decoder, its parameters and the format of the checkpoint's weights, where it is one.
+    pub fn plan(&self) -> Result<Option<(Plan, u64, Option<Stored>)>, ApiError> {
         if self.kind != FileKind::Config {
             return Ok(None);
         }
         let plan = self.config()?.plan().map_err(|e| refused(format!("{}: {e}", self.name)))?;
         let Some(plan) = plan else { return Ok(None) };
         let graph = self.graph(Some(1), Some(1), Stage::Full)?;
-        Ok(Some((plan, graph.parameter_count())))
+        Ok(Some((plan, graph.parameter_count(), graph.stored)))
     }
 }
 

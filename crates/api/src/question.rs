@@ -203,10 +203,10 @@ pub struct Generate {
     #[serde(default = "crate::generate::default_precision")]
     #[schema(schema_with = schema::precision)]
     pub precision: Precision,
-    /// With the stack `served`: format of the layers' weights (bf16, fp8, int8, int4, nvfp4, mxfp4).
+    /// With the stack `served`: format of the layers' weights (bf16, fp8, fp8_block, int8, int4, nvfp4, mxfp4); as a configuration's `quantization_config` says unless given.
     #[schema(schema_with = schema::weights)]
     pub weights: Option<String>,
-    /// With the stack `served`: format of keys and values (bf16, fp8).
+    /// With the stack `served`: format of keys and values (bf16, fp8, int8, fp4).
     #[schema(schema_with = schema::kv)]
     pub kv: Option<String>,
     /// How decode steps are launched: eager, graph, compile, compile-graph.

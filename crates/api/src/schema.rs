@@ -7,7 +7,7 @@ use preflop_core::delta::networks;
 use preflop_core::explore::KEYS;
 use preflop_core::gpu::catalog;
 use preflop_core::model::{CacheKind, Mode, OptimizerChoice, Precision, Run, zoo};
-use preflop_language::served::WeightFormat;
+use preflop_language::served::{KvFormat, WeightFormat};
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, Object, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
 
@@ -108,7 +108,8 @@ pub fn weights() -> RefOr<Schema> {
 }
 
 pub fn kv() -> RefOr<Schema> {
-    schema(names("With the stack `served`: format of keys and values.", ["bf16", "fp8"]))
+    let text = "With the stack `served`: format of keys and values.";
+    schema(names(text, KvFormat::ALL.map(KvFormat::name)))
 }
 
 pub fn cache() -> RefOr<Schema> {

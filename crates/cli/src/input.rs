@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use preflop_core::Gpu;
 use preflop_core::cost::{Date, quantity};
 use preflop_core::gpu::{catalog, parse};
+use preflop_core::model::zoo::config::Stored;
 use preflop_core::model::zoo::decoder::Plan;
 use preflop_core::model::{Graph, MAX_ADAPTER_RANK, ModelError, Stage, zoo};
 use preflop_core::schedule::host;
@@ -116,14 +117,14 @@ pub fn staged_model(name: &str, sizes: &Bindings, stage: Stage) -> anyhow::Resul
     model_file::read(name, sizes, stage)
 }
 
-/// The plan of a decoder, by name or by its configuration, and its parameters.
-pub fn decoder(name: &str) -> anyhow::Result<(Plan, u64)> {
+/// The plan of a decoder, by name or by its configuration, its parameters, and the format of the checkpoint's weights.
+pub fn decoder(name: &str) -> anyhow::Result<(Plan, u64, Option<Stored>)> {
     if !looks_like_a_model_file(name) {
         let plan = zoo::plan(name).ok_or_else(|| {
             InputError::new(format!("`--stack served` does not know `{name}`"))
                 .hint("it takes the Llama models of `preflop models`, or a config.json of a decoder")
         })?;
-        return Ok((plan, zoo::info(name)?.parameters));
+        return Ok((plan, zoo::info(name)?.parameters, None));
     }
     model_file::decoder(name)
 }

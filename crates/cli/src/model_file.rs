@@ -5,6 +5,7 @@ use crate::input;
 use anyhow::Context as _;
 use preflop_core::capture::Capture;
 use preflop_core::model::zoo::config::HubConfig;
+use preflop_core::model::zoo::config::Stored;
 use preflop_core::model::zoo::decoder::Plan;
 use preflop_core::model::{Graph, Stage};
 use preflop_import::exported::{Bindings, read_onnx, read_pt2};
@@ -59,8 +60,8 @@ fn no_stage(path: &str, stage: Stage) -> anyhow::Error {
         .into()
 }
 
-/// The plan of a decoder's configuration, and its parameters.
-pub fn decoder(path: &str) -> anyhow::Result<(Plan, u64)> {
+/// The plan of a decoder's configuration, its parameters, and the format of the checkpoint's weights.
+pub fn decoder(path: &str) -> anyhow::Result<(Plan, u64, Option<Stored>)> {
     let bytes = input::read_limited(path, MAX_JSON_FILE, "model file")?;
     let config: HubConfig =
         serde_json::from_slice(&bytes).with_context(|| format!("{path}: not a model configuration"))?;
@@ -69,7 +70,7 @@ pub fn decoder(path: &str) -> anyhow::Result<(Plan, u64)> {
             .hint("it takes decoders such as llama, qwen3 and mixtral")
     })?;
     let graph = config.build(&name_of(path), Some(1), Some(1)).with_context(|| path.to_owned())?;
-    Ok((plan, graph.parameter_count()))
+    Ok((plan, graph.parameter_count(), graph.stored))
 }
 
 fn json(path: &str, sizes: &Bindings, stage: Stage) -> anyhow::Result<Graph> {

@@ -115,6 +115,50 @@ fn a_configuration_is_a_model() {
 }
 
 #[test]
+fn a_checkpoint_says_in_what_its_weights_are() {
+    let mut file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
+    let config = r#"{"model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 4,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+        "quantization_config": {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}}"#;
+    file.write_all(config.as_bytes()).unwrap();
+    let path = file.path().to_str().unwrap();
+    let served = |extra: &[&str]| {
+        let base = ["generate", path, "--gpu", "h200", "--batch", "1", "--stack", "served"];
+        json(&base.iter().chain(extra).copied().collect::<Vec<_>>())
+    };
+    let (own, wide) = (served(&[]), served(&["--weights", "bf16"]));
+    assert_eq!(own["precision"], "fp8_block");
+    let memory = |said: &Value| said["runs"][0]["memory_mib"].as_f64().unwrap();
+    assert!(memory(&own) < memory(&wide));
+    let notes = |said: &Value| said["notes"].to_string();
+    assert!(notes(&own).contains("as the configuration says") && !notes(&wide).contains("configuration"));
+    let step = json(&["predict", path, "--gpu", "h200", "--mode", "prefill", "--seq", "256"]);
+    assert!(step["notes"].to_string().contains("fp8_block"));
+    let refused = failure(&["generate", path, "--gpu", "a100", "--stack", "served"]);
+    assert_eq!(refused.status, 2);
+    assert!(refused.message.contains("fp8_block"), "{}", refused.message);
+}
+
+#[test]
+fn keys_and_values_take_fewer_bits() {
+    let cache = |kv: &str| {
+        let args =
+            ["generate", "llama-3-8b", "--gpu", "b200", "--batch", "8", "--stack", "served", "--kv", kv];
+        let said = json(&args);
+        let measured = !said["notes"].to_string().contains("measured nowhere");
+        (said["runs"][0]["kv_mib"].as_f64().unwrap(), measured)
+    };
+    let (bf16, fp8, int8, fp4) = (cache("bf16"), cache("fp8"), cache("int8"), cache("fp4"));
+    assert!(bf16.1 && fp8.1 && !int8.1 && !fp4.1);
+    // Of 128 numbers 256, 128, 132 and 72 bytes
+    for (kv, share) in [(fp8, 0.5), (int8, 132.0 / 256.0), (fp4, 72.0 / 256.0)] {
+        assert!((kv.0 / bf16.0 - share).abs() < 0.005, "{kv:?} {bf16:?}");
+    }
+    let refused = failure(&["generate", "llama-3-8b", "--gpu", "h200", "--stack", "served", "--kv", "fp4"]);
+    assert_eq!(refused.status, 2);
+}
+
+#[test]
 fn what_does_not_go_together_is_refused_in_one_line() {
     for args in [
         &["predict", "llama-1b", "--gpu", "h200", "--mode", "decode", "--seq", "5"][..],

@@ -13,7 +13,7 @@ use preflop_language::served::attention::{Prompt, Token};
 use preflop_language::served::constants::write_trees;
 use preflop_language::served::experts::{Experts, Load, TILES};
 use preflop_language::served::forms::{Constant, FEATURES, Shape};
-use preflop_language::served::products::Product;
+use preflop_language::served::products::{Operands, Product};
 use preflop_language::served::tuned::tuned;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -23,8 +23,9 @@ use std::path::Path;
 /// Systems of the published rows and their names here.
 const SYSTEMS: [(&str, &str); 4] =
     [("a100_sxm", "a100-sxm-80gb"), ("l40s", "l40s"), ("h100_sxm", "h100-sxm"), ("b200_sxm", "b200")];
-/// Rows of one kind on one GPU that a fit looks at; the errors are over all.
+/// Rows of one kind on one GPU that a fit looks at, and of how many one at the least: products have ten times as many rows as the rest. The errors are over all.
 const LOOKED_AT: usize = 250;
+const ONE_OF: usize = 24;
 /// Evaluations of each of a fit's three searches.
 const EVALUATIONS: usize = 1200;
 /// Parts of cross-validation.
@@ -87,25 +88,27 @@ fn new_tokens(sets: &Sets) -> Result<Vec<Row>> {
     rows(sets, "generation_attention.csv.gz", |text| {
         let whole = matches!(text("window_size").as_str(), "" | "0") && text("attn_dtype") == "bfloat16";
         whole.then(|| {
+            let fp8 = text("kv_cache_dtype") == "fp8";
             Shape::Token(Token {
                 batch: number(text, "batch_size"),
                 context: number(text, "isl") + number(text, "step"),
                 heads: number(text, "num_heads"),
                 kv_heads: number(text, "num_key_value_heads"),
                 head_dim: number(text, "head_dim"),
-                kv_bytes: if text("kv_cache_dtype") == "fp8" { 1.0 } else { 2.0 },
+                kv_bytes: if fp8 { 1.0 } else { 2.0 },
+                dtype: if fp8 { Dtype::Fp8 } else { Dtype::Bf16 },
                 warm: true,
             })
         })
     })
 }
 
-/// Products with one scale for each row of activations, and the kernel that quantises them.
-fn products(sets: &Sets) -> Result<Vec<Row>> {
+/// Products, and the kernel that quantises their activations.
+fn products(sets: &Sets, published: &str, operands: Operands) -> Result<Vec<Row>> {
     rows(sets, "gemm_quantized.csv.gz", |text| {
-        (text("dtype") == "fp8").then(|| {
+        (text("dtype") == published).then(|| {
             let [m, n, k] = ["m", "n", "k"].map(|side| number(text, side));
-            Shape::Product(Product { m, n, k, sets: Product::PUBLISHED })
+            Shape::Product(Product { m, n, k, operands, sets: Product::PUBLISHED })
         })
     })
 }
@@ -149,7 +152,7 @@ fn fit(rows: &[&Row], constants: &[Constant], gpus: &[Gpu]) -> Vec<f64> {
     let mut looked: Vec<(&Row, f64)> = Vec::new();
     for gpu in 0..gpus.len() {
         let own: Vec<&&Row> = rows.iter().filter(|r| r.gpu == gpu).collect();
-        let step = own.len().div_ceil(LOOKED_AT).max(1);
+        let step = own.len().div_ceil(LOOKED_AT).clamp(1, ONE_OF);
         let taken = own.len().div_ceil(step).max(1) as f64;
         looked.extend(own.into_iter().step_by(step).map(|r| (*r, 1.0 / taken)));
     }
@@ -190,6 +193,8 @@ struct Kind {
     name: &'static str,
     rows: Vec<Row>,
     constants: &'static [Constant],
+    /// The kind with the same form whose constants stand in where only one GPU was measured.
+    like: Option<&'static str>,
 }
 
 impl Kind {
@@ -197,7 +202,11 @@ impl Kind {
     /// Without a row.
     fn new(name: &'static str, rows: Vec<Row>) -> Self {
         let constants = rows[0].shape.constants();
-        Self { name, rows, constants }
+        Self { name, rows, constants, like: None }
+    }
+
+    fn like(self, other: Operands) -> Self {
+        Self { like: Some(other.kind()), ..self }
     }
 
     fn of(&self, gpu: usize) -> Vec<&Row> {
@@ -257,18 +266,24 @@ fn mean_error(ratios: impl Iterator<Item = f64>) -> f64 {
 pub fn run(sets: &Sets, update: Option<&Path>) -> Result<()> {
     let gpus = SYSTEMS.iter().map(|(_, name)| catalog::find(name)).collect::<Result<Vec<_>, _>>()?;
     let experts = |published: &str, bytes, dtype| expert_layers(sets, published, bytes, dtype);
+    let product = |published: &str, operands: Operands| {
+        products(sets, published, operands).map(|rows| Kind::new(operands.kind(), rows))
+    };
     let kinds = [
         Kind::new("prompt", prompts(sets)?),
         Kind::new("token", new_tokens(sets)?),
-        Kind::new("product.fp8", products(sets)?),
+        product("fp8", Operands::Fp8)?,
+        product("fp8_block", Operands::Fp8Blocks)?,
+        product("nvfp4", Operands::Nvfp4)?.like(Operands::Fp8),
         Kind::new("experts.bf16", experts("bfloat16", 2.0, Dtype::Bf16)?),
         Kind::new("experts.fp8", experts("fp8_block", 1.0, Dtype::Fp8)?),
         Kind::new("experts.int4", experts("int4_wo", 0.515_625, Dtype::Bf16)?),
         Kind::new("experts.nvfp4", experts("nvfp4", 0.5625, Dtype::Fp4)?),
     ];
     let (mut file, mut forests) = (String::from(HEADER), BTreeMap::new());
+    let mut without: BTreeMap<&str, Vec<Option<Vec<f64>>>> = BTreeMap::new();
     println!(
-        "{:<14} {:<14} {:>6} {:>10} {:>10} {:>10} {:>16}",
+        "{:<18} {:<14} {:>6} {:>10} {:>10} {:>10} {:>16}",
         "kernels", "GPU", "rows", "left out", "untuned", "in the fit", "cross-validated"
     );
     for kind in &kinds {
@@ -277,6 +292,11 @@ pub fn run(sets: &Sets, update: Option<&Path>) -> Result<()> {
         let mut lists: Vec<Option<Vec<f64>>> =
             turns.par_iter().map(|gpu| kind.without(*gpu, &gpus)).collect();
         let Some(all) = lists.pop().flatten() else { continue };
+        let other = kind.like.and_then(|name| without.get(name));
+        for (own, other) in lists.iter_mut().zip(other.into_iter().flatten()) {
+            *own = own.take().or_else(|| other.clone());
+        }
+        without.insert(kind.name, lists.clone());
         writeln!(file, "\n# {}", kind.constants.iter().map(|c| c.name).collect::<Vec<_>>().join(", "))?;
         let mut means = [0.0; 3];
         let mut count = 0.0;
@@ -292,7 +312,7 @@ pub fn run(sets: &Sets, update: Option<&Path>) -> Result<()> {
                 .map(|list| [closed(&own, list, &gpus, false), closed(&own, list, &gpus, true), fitted]);
             let said = |i: usize| outside.map_or("-".to_string(), |e| format!("{:.1} %", e[i]));
             println!(
-                "{:<14} {:<14} {:>6} {:>10} {:>10} {fitted:>8.1} % {validated:>14.1} %",
+                "{:<18} {:<14} {:>6} {:>10} {:>10} {fitted:>8.1} % {validated:>14.1} %",
                 kind.name,
                 gpu.name,
                 own.len(),
@@ -316,7 +336,7 @@ pub fn run(sets: &Sets, update: Option<&Path>) -> Result<()> {
         if count > 0.0 {
             let [left_out, untuned, fitted] = means.map(|m| m / count);
             println!(
-                "{:<14} {:<14} {:>6} {left_out:>8.1} % {untuned:>8.1} % {fitted:>8.1} %",
+                "{:<18} {:<14} {:>6} {left_out:>8.1} % {untuned:>8.1} % {fitted:>8.1} %",
                 kind.name,
                 "mean",
                 kind.rows.len()
@@ -340,7 +360,7 @@ const HEADER: &str = "\
 # Constants of an inference server's kernels, read by crates/language/src/served/constants.rs; attention.rs and experts.rs beside it have the formulas.
 # Made by `cargo run --profile quick -p preflop-fit -- served write` from measurements that are not part of this repository: ai-dynamo/aiconfigurator (Apache-2.0),
 # SGLang 0.5.10 on A100 SXM 80 GB, L40S, H100 SXM and B200. All GPUs share the constants. Mean absolute errors: the closed form with the whole GPU left out of the fit
-# (no trees), the same form fitted on all, and with trees of the generation that did not see the row.
+# (no trees), the same form fitted on all, and with trees of the generation that did not see the row. Left out of product.nvfp4, measured on one GPU, is the format too: constants of product.fp8.
 
 [kernels]
 ";

@@ -435,6 +435,9 @@ pub struct Graph {
     /// Elements of keys and values that one token of one sequence keeps over all layers; 0 where nothing is kept.
     #[serde(default)]
     pub cache_elements_per_token: u64,
+    /// Format of the checkpoint's weights, where it is none that the model computes in.
+    #[serde(skip)]
+    pub stored: Option<super::zoo::config::Stored>,
     /// A recorded iteration, which takes the place of everything above but name and sizes.
     #[serde(skip)]
     pub fixed: Option<Arc<Fixed>>,

@@ -165,6 +165,12 @@ impl Form {
     pub fn notes(&self, graph: &Graph, iteration: &Iteration) -> Vec<String> {
         let recorded = graph.fixed.as_ref().map_or(Run::Eager, |f| f.run);
         let mut notes = graph.fixed.as_ref().map_or_else(Vec::new, |f| f.notes.clone());
+        notes.extend(graph.stored.map(|stored| {
+            format!(
+                "the checkpoint keeps its weights in {}: this is PyTorch with weights as the precision has them; `preflop generate --stack served` takes them as they are",
+                stored.name()
+            )
+        }));
         if self.run.unwrap_or(recorded).compiles() && !recorded.compiles() {
             notes.push(COMPILED_BY_RULE.to_owned());
         }

@@ -84,7 +84,7 @@ export const generate: Page = async (root, params) => {
   const served = (): boolean => params.get("stack") === "served";
   const fields = (): Record<string, unknown> => ({
     model: wanted(), gpu: params.get("gpu", DEFAULT_GPU), prompt: params.number("prompt") ?? 1024, output: params.number("output") ?? 256, batches: BATCHES,
-    stack: params.get("stack", "pytorch"), ...(served() ? { weights: params.get("weights", "bf16"), kv: params.get("kv", "bf16") } : { precision: params.get("format", "bf16"), run: params.get("run", "graph") }),
+    stack: params.get("stack", "pytorch"), ...(served() ? { ...(params.get("weights") ? { weights: params.get("weights") } : {}), kv: params.get("kv", "bf16") } : { precision: params.get("format", "bf16"), run: params.get("run", "graph") }),
     ...(limit("ttft") === null ? {} : { ttft_ms: limit("ttft") }), ...(limit("tpot") === null ? {} : { tpot_ms: limit("tpot") }), ...(limit("rate") === null ? {} : { rate_per_s: limit("rate") }),
   });
   const changed = (): void => request({ ask: "generate", ...fields() });
@@ -106,8 +106,8 @@ export const generate: Page = async (root, params) => {
       numberField("output", "Answer tokens", params.number("output") ?? 256, "256", (v) => set({ output: v })),
       select("stack", "Run by", [["pytorch", "PyTorch"], ["served", "an inference server"]], params.get("stack", "pytorch"), (v) => { params.set({ stack: v === "pytorch" ? null : v }); build(); changed(); }),
       ...(served() ? [
-        select("weights", "Weights", ["bf16", "fp8", "int8", "int4", "nvfp4"].map((f) => [f, f]), params.get("weights", "bf16"), (v) => set({ weights: v })),
-        select("kv", "Keys, values", [["bf16", "bf16"], ["fp8", "fp8"]], params.get("kv", "bf16"), (v) => set({ kv: v })),
+        select("weights", "Weights", [["", "as the model has them"], ...["bf16", "fp8", "fp8_block", "int8", "int4", "nvfp4", "mxfp4"].map((f): [string, string] => [f, f])], params.get("weights", ""), (v) => set({ weights: v || null })),
+        select("kv", "Keys, values", ["bf16", "fp8", "int8", "fp4"].map((f) => [f, f]), params.get("kv", "bf16"), (v) => set({ kv: v })),
       ] : [
         select("format", "Precision", PRECISIONS, params.get("format", "bf16"), (v) => set({ format: v })),
         select("run", "Decode steps", [["graph", "CUDA graph"], ["eager", "eager"], ["compile", "compiled"], ["compile-graph", "compiled, CUDA graph"]], params.get("run", "graph"), (v) => set({ run: v })),

@@ -8,14 +8,14 @@ use crate::price_args::PriceArgs;
 use crate::run_args::{self, StackChoice};
 use clap::Args;
 use clap::builder::{PossibleValue, TypedValueParser};
+use preflop_core::Gpu;
 use preflop_core::cost::{quantity, search};
 use preflop_core::model::{CacheKind, Graph, LowerOptions, Mode, ModelError, Precision, Run, Stage};
 use preflop_core::time::TimeModel;
 use preflop_core::units::{Bytes, Seconds};
-use preflop_core::{Dtype, Gpu};
 use preflop_import::exported::Bindings;
 use preflop_language::generate::{Answer, BatchRun, Limits, PyTorch, Question, Stack, answer};
-use preflop_language::served::{Constants, Formats, Served, WeightFormat};
+use preflop_language::served::{Constants, Formats, KvFormat, Served, Unfit, WeightFormat};
 use preflop_language::traffic::{MAX_REQUESTS, Outcome, Percentiles, StepTable, Traffic, simulate};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -57,11 +57,11 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "FORMAT", default_value = "bf16", value_parser = run_args::precision())]
     precision: Precision,
 
-    /// With `--stack served`: format of the layers' weights; int8 and int4 (and mxfp4 where the GPU does not multiply it) are widened before they are multiplied
+    /// With `--stack served`: format of the layers' weights [default: as a config.json's `quantization_config` says, else bf16]; int8 and int4 (and mxfp4 where the GPU does not multiply it) are widened before they are multiplied
     #[arg(long, value_name = "FORMAT", value_parser = weights())]
     weights: Option<WeightFormat>,
 
-    /// With `--stack served`: format of keys and values
+    /// With `--stack served`: format of keys and values [default: bf16]; int8 and fp4 are widened before scores are computed
     #[arg(long, value_name = "FORMAT", value_parser = kv())]
     kv: Option<KvFormat>,
 
@@ -97,22 +97,12 @@ pub struct GenerateArgs {
     price: PriceArgs,
 }
 
-/// Format of keys and values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum KvFormat {
-    Bf16,
-    Fp8,
-}
-
 fn weights() -> impl TypedValueParser<Value = WeightFormat> {
     run_args::choice(WeightFormat::ALL.map(|f| (PossibleValue::new(f.name()), f)).to_vec())
 }
 
 fn kv() -> impl TypedValueParser<Value = KvFormat> {
-    run_args::choice(vec![
-        (PossibleValue::new("bf16"), KvFormat::Bf16),
-        (PossibleValue::new("fp8"), KvFormat::Fp8),
-    ])
+    run_args::choice(KvFormat::ALL.map(|f| (PossibleValue::new(f.name()), f)).to_vec())
 }
 
 /// The answer with what was asked, with the names and units that scripts rely on.
@@ -176,6 +166,7 @@ pub fn run(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
     let mut notes = Vec::new();
     let pytorch =
         PyTorch { build: &build, options, run: args.launching, cache: args.cache, model: &model, gpu: &gpu };
+    let mut weights = WeightFormat::Bf16;
     let server;
     let stack: &dyn Stack = match args.stack {
         StackChoice::PyTorch => {
@@ -187,6 +178,7 @@ pub fn run(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
         }
         StackChoice::Served => {
             server = served(args, &gpu, &model, &constants, &mut notes)?;
+            weights = server.formats.weights;
             &server
         }
     };
@@ -209,7 +201,7 @@ pub fn run(args: &GenerateArgs, output: &Output) -> anyhow::Result<()> {
         output: args.output,
         precision: match args.stack {
             StackChoice::PyTorch => args.precision.name(),
-            StackChoice::Served => args.weights.unwrap_or(WeightFormat::Bf16).name(),
+            StackChoice::Served => weights.name(),
         },
         run: if args.stack == StackChoice::Served { Run::Graph.name() } else { args.launching.name() },
         stack: if args.stack == StackChoice::Served { "served" } else { "pytorch" },
@@ -235,18 +227,15 @@ fn served<'a>(
     constants: &'a Constants,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Served<'a>> {
-    let (plan, parameters) = input::decoder(&args.model)?;
-    let weights = args.weights.unwrap_or(WeightFormat::Bf16);
-    if let Some(lacks) = weights.lacks(gpu) {
-        return Err(InputError::new(lacks).hint("choose another format with `--weights`").into());
+    let (plan, parameters, stored) = input::decoder(&args.model)?;
+    let formats = Formats::choose(args.weights, args.kv, stored, gpu).map_err(|unfit| match unfit {
+        Unfit::Weights(why) => InputError::new(why).hint("choose another format with `--weights`"),
+        Unfit::Kv(why) => InputError::new(why).hint("use `--kv bf16`"),
+    })?;
+    if args.weights.is_none() && stored.is_some() {
+        notes.push(format!("weights are in {}, as the configuration says", formats.weights.name()));
     }
-    let kv = args.kv.unwrap_or(KvFormat::Bf16);
-    if kv == KvFormat::Fp8 && !gpu.has(Dtype::Fp8) {
-        let message = format!("`{}` has no fp8, so keys and values cannot be kept in it", gpu.name);
-        return Err(InputError::new(message).hint("use `--kv bf16`").into());
-    }
-    notes.extend(preflop_language::served::notes(constants, weights, gpu));
-    let formats = Formats { weights, kv_bytes: if kv == KvFormat::Fp8 { 1.0 } else { 2.0 } };
+    notes.extend(preflop_language::served::notes(constants, formats, gpu));
     Ok(Served { plan, parameters, formats, constants, model, gpu })
 }
 

@@ -75,6 +75,7 @@ impl Builder {
             optimizer: OptimizerChoice::SGD,
             stage: Stage::Full,
             cache_elements_per_token: 0,
+            stored: None,
             fixed: None,
         };
         Self { graph, path: String::new(), when: When::Always, pending_modules: 1, mask: None }

@@ -46,6 +46,8 @@ pub struct Token {
     pub head_dim: f64,
     /// Bytes of one number of the cache.
     pub kv_bytes: f64,
+    /// Format in which scores are computed.
+    pub dtype: Dtype,
     /// May the L2 hold the keys and values of the run before, as in a measurement that repeats one kernel? Between two steps of a model the other layers pass through it.
     pub warm: bool,
 }
@@ -128,7 +130,7 @@ pub const TOKEN: [Constant; 15] = [
     Constant::new("share_of_peak", 0.9, 10.0),
     Constant::new("share_of_dram", 1.08, 30.0),
     Constant::new("share_of_l2", 0.5, 3.0),
-    Constant::new("kept_in_l2", 0.7, 10.0),
+    Constant::new("kept_of_l2_part", 1.2, 10.0),
     Constant::new("norm", 2.0, 10.0),
     Constant::new("merge_cycles", 14_000.0, 1.0),
     Constant::new("merge_cycles_per_part", 120.0, 1.0),
@@ -171,7 +173,7 @@ pub fn token(a: &Token, c: &[f64], gpu: &Gpu) -> f64 {
     };
     let tiles = ((a.context / keys).ceil() / parts).ceil().max(1.0);
     let ctas = a.batch * heads * parts;
-    let wide = if a.kv_bytes < 2.0 && l.overlapped { 2.0 } else { 1.0 };
+    let wide = if a.dtype == Dtype::Fp8 && l.overlapped { 2.0 } else { 1.0 };
     let rate = eff * gpu.peak(gpu.autocast()).0 / sm * wide;
     let product = 4.0 * rows * keys * a.head_dim / rate * (ctas / sm).clamp(1.0, per_sm);
     let waves = ctas / (sm * per_sm);
@@ -199,7 +201,7 @@ pub const PROMPT: [Constant; 14] = [
     Constant::new("share_of_peak", 0.75, 10.0),
     Constant::new("share_of_dram", 1.0, 30.0),
     Constant::new("share_of_l2", 0.5, 3.0),
-    Constant::new("kept_in_l2", 0.7, 30.0),
+    Constant::new("kept_of_l2_part", 1.2, 30.0),
     Constant::new("norm", 2.0, 30.0),
     Constant::new("tail", 0.5, 3.0),
     Constant::new("merge_cycles", 20_000.0, 1.0),
@@ -256,6 +258,7 @@ mod tests {
             kv_heads: 8.0,
             head_dim: 128.0,
             kv_bytes: 2.0,
+            dtype: Dtype::Bf16,
             warm: true,
         };
     }
@@ -286,7 +289,7 @@ mod tests {
         let time = token(&a, &[], &gpu);
         assert!(time >= 0.9 * least && time < 1.4 * least, "{time} {least}");
         // Half as many bytes take about half as long.
-        let fp8 = token(&Token { kv_bytes: 1.0, ..a }, &[], &gpu);
+        let fp8 = token(&Token { kv_bytes: 1.0, dtype: Dtype::Fp8, ..a }, &[], &gpu);
         assert!(fp8 < 0.75 * time);
     }
 

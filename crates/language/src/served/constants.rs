@@ -62,17 +62,23 @@ impl Constants {
         }
     }
 
-    fn forest(&self, kind: &str, generation: Architecture) -> Option<&Forest> {
-        let (bytes, opened) = self.forests.get(&format!("{kind}/{}", generation.name()))?;
+    fn packed(&self, kind: &str, gpu: &Gpu) -> Option<&Packed> {
+        // The kernels of data-centre Blackwell (10.x) are none of a desk's (12.x).
+        let other = gpu.architecture == Architecture::Blackwell && !gpu.compute_capability.starts_with("10.");
+        (!other).then(|| self.forests.get(&format!("{kind}/{}", gpu.architecture.name()))).flatten()
+    }
+
+    fn forest(&self, kind: &str, gpu: &Gpu) -> Option<&Forest> {
+        let (bytes, opened) = self.packed(kind, gpu)?;
         opened.get_or_init(|| Forest::from_bytes(bytes).map(|(forest, _)| forest)).as_ref()
     }
 
     /// Were these kernels measured on a GPU of this generation?
     pub fn measured(&self, kind: &str, gpu: &Gpu) -> bool {
-        self.forests.contains_key(&format!("{kind}/{}", gpu.architecture.name()))
+        self.packed(kind, gpu).is_some()
     }
 
-    /// Seconds of a kernel on a GPU: `prompt`, `token`, `experts.bf16`, `experts.fp8`, `experts.int4`, `experts.nvfp4` or `product.fp8`. The closed form with constants that all GPUs share, and what
+    /// Seconds of a kernel on a GPU: `prompt`, `token`, `experts.bf16`, `experts.fp8`, `experts.int4`, `experts.nvfp4`, `product.fp8`, `product.fp8_block` or `product.nvfp4`. The closed form with constants that all GPUs share, and what
     /// the trees of its generation, where that was measured, know beside it.
     pub fn seconds(&self, kind: &str, shape: &Shape, gpu: &Gpu) -> f64 {
         let usable =
@@ -80,8 +86,7 @@ impl Constants {
         let list = self.lists.get(kind).filter(usable);
         // Without a list a form takes where its constants start.
         let form = shape.form(list.map_or(&[], Vec::as_slice), gpu);
-        let log =
-            self.forest(kind, gpu.architecture).map_or(0.0, |f| f64::from(f.predict(&shape.features())));
+        let log = self.forest(kind, gpu).map_or(0.0, |f| f64::from(f.predict(&shape.features())));
         form * log.exponential()
     }
 }
@@ -105,6 +110,8 @@ mod tests {
                 "experts.int4",
                 "experts.nvfp4",
                 "product.fp8",
+                "product.fp8_block",
+                "product.nvfp4",
                 "prompt",
                 "token"
             ]
@@ -119,7 +126,9 @@ mod tests {
         for name in trees.keys() {
             let (kind, generation) = name.split_once('/').unwrap();
             let generation = Architecture::ALL.into_iter().find(|a| a.name() == generation).unwrap();
-            assert!(constants.forest(kind, generation).is_some() && all.kernels.contains_key(kind));
+            let gpu = ["a100", "l40s", "h100-sxm", "b200"].map(|gpu| catalog::find(gpu).unwrap());
+            let gpu = gpu.iter().find(|gpu| gpu.architecture == generation).unwrap();
+            assert!(constants.forest(kind, gpu).is_some() && all.kernels.contains_key(kind));
         }
     }
 
@@ -128,6 +137,7 @@ mod tests {
         let constants = Constants::embedded();
         let measured = |kind: &str, gpu: &str| constants.measured(kind, &catalog::find(gpu).unwrap());
         assert!(measured("token", "h200") && measured("token", "b300") && !measured("token", "v100"));
+        assert!(!measured("token", "rtx-5090"));
         assert!(measured("experts.nvfp4", "b200") && !measured("experts.nvfp4", "h200"));
     }
 

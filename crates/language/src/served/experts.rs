@@ -126,7 +126,7 @@ pub const GROUPED: [Constant; 13] = [
     Constant::new("large_tile_cycles", 2000.0, 1.0),
     Constant::new("norm", 3.0, 10.0),
     Constant::new("warm_share_of_l2", 0.7, 3.0),
-    Constant::new("kept_in_l2", 0.7, 10.0),
+    Constant::new("kept_of_l2_part", 1.2, 10.0),
     Constant::new("odd_width", 1.4, 3.0),
     Constant::new("tuned_gain", 1.7, 10.0),
 ];
@@ -172,7 +172,7 @@ pub const SCALED: [Constant; 10] = [
     Constant::new("step_cycles", 600.0, 1.0),
     Constant::new("norm", 4.0, 10.0),
     Constant::new("warm_share_of_l2", 1.3, 3.0),
-    Constant::new("kept_in_l2", 0.9, 10.0),
+    Constant::new("kept_of_l2_part", 1.2, 10.0),
     Constant::new("odd_width", 35.0, 3.0),
 ];
 
@@ -215,7 +215,7 @@ pub const WIDENED: [Constant; 9] = [
     Constant::new("tile_cycles", 30_000.0, 1.0),
     Constant::new("norm", 3.0, 10.0),
     Constant::new("warm_share_of_l2", 0.7, 3.0),
-    Constant::new("kept_in_l2", 0.7, 10.0),
+    Constant::new("kept_of_l2_part", 1.2, 10.0),
 ];
 
 /// FLOPs that warp-level matrix instructions do in a cycle of a multiprocessor at the most, since Ampere (1,024 fused multiplications and additions in 16 bits).

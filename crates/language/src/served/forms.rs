@@ -1,18 +1,20 @@
 //! Closed forms of a server's kernels. Times are seconds; every constant is a share of a datasheet or measured figure, a number of cycles, or a time. The constants are the same
-//! for all GPUs: what differs is how kernels are laid out ([`super::attention`], [`super::experts`], [`super::products`]) and the GPU's figures.
+//! for all GPUs: what differs is how kernels are laid out ([`super::attention`], [`super::experts`], [`super::products`], [`super::blocked`]) and the GPU's figures.
 //!
 //! ```text
-//! bytes = B * (miss / (mb * DRAM) + (1 - miss) / (hot * L2)),  miss = clamp(B / (keep * L2 size) - 1, 0, 1), or 1 where nothing was kept
+//! bytes = B * (miss / (mb * DRAM) + (1 - miss) / (hot * L2)),  miss = clamp(B / (L2 size * min(keep / parts of the L2, 1)) - 1, 0, 1), or 1 where nothing was kept
 //! join  = (a^n + b^n)^(1/n)
 //! ```
 //!
-//! Fitted on the attention, expert layers and fp8 products of ai-dynamo/aiconfigurator (Apache-2.0; SGLang 0.5.10). `preflop-fit served` prints how far they are off, first with the whole
+//! Fitted on the attention, expert layers and products in fp8 and nvfp4 of ai-dynamo/aiconfigurator (Apache-2.0; SGLang 0.5.10). `preflop-fit served` prints how far they are off, first with the whole
 //! GPU left out.
 
 use super::attention::{self, PROMPT, Prompt, TOKEN, Token};
+use super::blocked::{self, BLOCKED};
 use super::experts::{self, Experts, GROUPED, SCALED, WIDENED};
-use super::products::{self, PRODUCT, Product};
+use super::products::{self, Operands, PRODUCT, Product};
 use preflop_core::Gpu;
+use preflop_core::gpu::Architecture;
 use preflop_core::learned::trees::{Features, MAX_FEATURES};
 use preflop_core::units::math::Elementary as _;
 
@@ -47,7 +49,7 @@ pub enum Shape {
     Token(Token),
     /// A layer of experts.
     Experts(Experts),
-    /// A product in 8-bit floats.
+    /// A product in 8-bit or 4-bit floats.
     Product(Product),
 }
 
@@ -60,6 +62,7 @@ impl Shape {
             Self::Experts(a) if a.widened() => experts::widened(a, constants, gpu),
             Self::Experts(a) if a.scaled() => experts::scaled(a, constants, gpu),
             Self::Experts(a) => experts::grouped(a, constants, gpu),
+            Self::Product(a) if a.operands == Operands::Fp8Blocks => blocked::product(a, constants, gpu),
             Self::Product(a) => products::product(a, constants, gpu),
         }
     }
@@ -72,6 +75,7 @@ impl Shape {
             Self::Experts(a) if a.widened() => &WIDENED,
             Self::Experts(a) if a.scaled() => &SCALED,
             Self::Experts(_) => &GROUPED,
+            Self::Product(a) if a.operands == Operands::Fp8Blocks => &BLOCKED,
             Self::Product(_) => &PRODUCT,
         }
     }
@@ -157,9 +161,21 @@ const TILE: f64 = 128.0;
 /// Keys of half a tile, for features.
 const KEYS: f64 = 64.0;
 
-/// Seconds for bytes that the L2 may hold.
+/// Parts of an L2 that each keep their own copy of what their multiprocessors read.
+pub(super) fn parts_of_l2(gpu: &Gpu) -> f64 {
+    let two = match gpu.architecture {
+        Architecture::Ampere => gpu.compute_capability == "8.0",
+        Architecture::Hopper => true,
+        Architecture::Blackwell => gpu.compute_capability.starts_with("10."),
+        _ => false,
+    };
+    if two { 2.0 } else { 1.0 }
+}
+
+/// Seconds for bytes that the L2 may hold: at the most all of it, less where its parts hold the same twice.
 pub(super) fn streamed(bytes: f64, mb: f64, hot: f64, keep: f64, warm: bool, gpu: &Gpu) -> f64 {
-    let miss = if warm { (bytes / (keep * gpu.l2_size.0) - 1.0).clamp(0.0, 1.0) } else { 1.0 };
+    let held = gpu.l2_size.0 * (keep / parts_of_l2(gpu)).min(1.0);
+    let miss = if warm { (bytes / held - 1.0).clamp(0.0, 1.0) } else { 1.0 };
     bytes * (miss / (mb * gpu.dram_sustained.0) + (1.0 - miss) / (hot * gpu.l2.0))
 }
 

@@ -1,24 +1,24 @@
 //! Single operators as a server runs them.
 
+use super::UNSEEN;
 use super::attention::{Prompt, Token};
 use super::constants::Constants;
 use super::forms::Shape;
-use super::products::Product;
+use super::products::{Operands, Product};
 use preflop_core::dtype::Dtype;
 use preflop_core::gpu::Gpu;
 use preflop_core::ops::{Gemm, GemmKind, Op, OpCall, Pass};
 use preflop_core::time::OpPrediction;
 use preflop_core::units::Seconds;
 
-/// 90 % of a server's kernels lie between these shares of the prediction: on a generation whose kernels were measured, and on another.
+/// 90 % of a server's kernels lie between these shares of the prediction on a generation whose kernels were measured; elsewhere between [`UNSEEN`].
 const SEEN: [f64; 2] = [0.75, 1.35];
-const UNSEEN: [f64; 2] = [0.5, 2.0];
 
-/// The kernel of a server that does the work of an operator: attention in forward, over prompts that see themselves or of one new token, and products in fp8.
+/// The kernel of a server that does the work of an operator: attention in forward, over prompts that see themselves or of one new token, and products in fp8 and fp4.
 fn kernel(call: &OpCall) -> Option<(&'static str, Shape)> {
     let a = match &call.op {
         Op::Attention(a) => a,
-        Op::Gemm(g) => return product(g, call).map(|p| ("product.fp8", Shape::Product(p))),
+        Op::Gemm(g) => return product(g, call).map(|p| (p.operands.kind(), Shape::Product(p))),
         _ => return None,
     };
     if call.pass != Pass::Fwd || !matches!(call.dtype, Dtype::Bf16 | Dtype::Fp16 | Dtype::Fp8) {
@@ -29,7 +29,8 @@ fn kernel(call: &OpCall) -> Option<(&'static str, Shape)> {
     if a.q_len == 1 {
         let (context, kv_bytes) = (a.kv_len as f64, call.dtype.size());
         // One operator by itself is measured again and again.
-        let token = Token { batch, context, heads, kv_heads, head_dim, kv_bytes, warm: true };
+        let dtype = call.dtype;
+        let token = Token { batch, context, heads, kv_heads, head_dim, kv_bytes, dtype, warm: true };
         return Some(("token", Shape::Token(token)));
     }
     let whole = a.causal && a.q_len == a.kv_len;
@@ -37,10 +38,21 @@ fn kernel(call: &OpCall) -> Option<(&'static str, Shape)> {
     whole.then_some(("prompt", Shape::Prompt(Prompt { batch, tokens, heads, kv_heads, head_dim, dtype })))
 }
 
-/// A product in fp8, with the quantising of its activations.
+/// A product in fp8 (with a scale for each row) or in nvfp4, with the quantising of its activations.
 fn product(g: &Gemm, call: &OpCall) -> Option<Product> {
-    let served = g.kind != GemmKind::Bmm && call.pass == Pass::Fwd && call.dtype == Dtype::Fp8;
-    served.then_some(Product { m: g.m as f64, n: g.n as f64, k: g.k as f64, sets: Product::PUBLISHED })
+    let operands = match call.dtype {
+        Dtype::Fp8 => Operands::Fp8,
+        Dtype::Fp4 => Operands::Nvfp4,
+        _ => return None,
+    };
+    let served = g.kind != GemmKind::Bmm && call.pass == Pass::Fwd;
+    served.then_some(Product {
+        m: g.m as f64,
+        n: g.n as f64,
+        k: g.k as f64,
+        operands,
+        sets: Product::PUBLISHED,
+    })
 }
 
 impl Constants {

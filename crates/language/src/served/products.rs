@@ -1,4 +1,4 @@
-//! Products in 8-bit floats on a server: a kernel quantises the activations row by row, another multiplies (CUTLASS, as SGLang 0.5.10 builds it).
+//! Products in 8-bit floats on a server, and in 4-bit floats (nvfp4): a kernel quantises the activations row by row, another multiplies (CUTLASS, as SGLang 0.5.10 builds it).
 //!
 //! ```text
 //! quantising = join(DRAM bytes, L2 bytes, rounds * (block + row))
@@ -12,12 +12,49 @@
 //! after some milliseconds only: until then 8 bits gain over 16, afterwards each product costs what one in 16 bits does. A measurement that repeats one call sees the gain where
 //! the call is short; a model, which goes on, does not.
 
-use super::forms::{Constant, join};
+use super::forms::{Constant, join, parts_of_l2};
 use preflop_core::Gpu;
 use preflop_core::dtype::Dtype;
 use preflop_core::gpu::Architecture;
 
-/// A product of activations (`m` x `k`, 16 bits, quantised on the way) and weights (`n` x `k`, 8 bits).
+/// What a product multiplies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operands {
+    /// 8-bit floats, with a scale for each row of activations and each output.
+    Fp8,
+    /// 8-bit floats, with a scale for each 128 terms of a row and each block of 128 x 128 weights ([`super::blocked`]).
+    Fp8Blocks,
+    /// 4-bit floats, with a scale of 8 bits for every 16.
+    Nvfp4,
+}
+
+impl Operands {
+    /// The name of their constants and trees.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Fp8 => "product.fp8",
+            Self::Fp8Blocks => "product.fp8_block",
+            Self::Nvfp4 => "product.nvfp4",
+        }
+    }
+
+    /// Bytes of a number with its share of scales; scales of rows and of large blocks are too few to count.
+    fn bytes(self) -> f64 {
+        match self {
+            Self::Fp8 | Self::Fp8Blocks => 1.0,
+            Self::Nvfp4 => 0.5 + 1.0 / 16.0,
+        }
+    }
+
+    fn dtype(self) -> Dtype {
+        match self {
+            Self::Fp8 | Self::Fp8Blocks => Dtype::Fp8,
+            Self::Nvfp4 => Dtype::Fp4,
+        }
+    }
+}
+
+/// A product of activations (`m` x `k`, 16 bits, quantised on the way) and weights (`n` x `k`, 8 or 4 bits).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Product {
     /// Rows: tokens.
@@ -26,6 +63,8 @@ pub struct Product {
     pub n: f64,
     /// Terms of each sum.
     pub k: f64,
+    /// Formats of both, once the activations are quantised.
+    pub operands: Operands,
     /// Sets of operands that a measurement goes through in turn and that the L2 may hold; none in a model, where other layers pass through it.
     pub sets: Option<f64>,
 }
@@ -97,15 +136,33 @@ fn layout(gpu: &Gpu, m: f64) -> Layout {
     }
 }
 
-/// Parts of an L2 that each keep their own copy of what their multiprocessors read.
-fn parts_of_l2(gpu: &Gpu) -> f64 {
-    let two = match gpu.architecture {
-        Architecture::Ampere => gpu.compute_capability == "8.0",
-        Architecture::Hopper => true,
-        Architecture::Blackwell => gpu.compute_capability.starts_with("10."),
-        _ => false,
-    };
-    if two { 2.0 } else { 1.0 }
+/// Share of what is read in turn that the L2 has lost when its turn comes again.
+pub(super) fn unread(bytes: f64, gpu: &Gpu) -> f64 {
+    let copied = gpu.l2_size.0 / parts_of_l2(gpu);
+    ((bytes - copied) / (WHOLE * gpu.l2_size.0 - copied)).clamp(0.0, 1.0)
+}
+
+/// Share of results that the L2, which keeps a part of itself for them, does not hold back.
+pub(super) fn unwritten(bytes: f64, keep: f64, gpu: &Gpu) -> f64 {
+    let kept = keep * gpu.l2_size.0 / parts_of_l2(gpu);
+    ((bytes / kept - 1.0) / OUTGROWN).clamp(0.0, 1.0)
+}
+
+/// Shares of the activations that arrive and of the weights that come from DRAM. In a model the kernel before has just written the activations, and other layers' weights have
+/// passed.
+pub(super) fn misses(a: &Product, gpu: &Gpu) -> [f64; 2] {
+    let (given, bytes) = (2.0 * a.m * a.k, a.operands.bytes());
+    match a.sets {
+        Some(sets) => [unread(sets * (given + bytes * a.n * a.k), gpu); 2],
+        None => [unread(given + bytes * a.m * a.k, gpu), 1.0],
+    }
+}
+
+/// Seconds that a board's power allows for so many FLOPs: narrow formats gain over 16 bits until, after `slowing` milliseconds, the board slows down. A model does not stop.
+pub(super) fn power(flops: f64, gain: f64, slowing: f64, stops: bool, gpu: &Gpu) -> f64 {
+    let long = flops / gpu.sustained_peak(gpu.autocast()).0;
+    let slowed = if stops { long / (long + slowing * 1e-3) } else { 1.0 };
+    long * (1.0 / gain + (1.0 - 1.0 / gain).max(0.0) * slowed)
 }
 
 /// Constants of [`product`].
@@ -117,7 +174,7 @@ pub const PRODUCT: [Constant; 14] = [
     Constant::new("share_of_peak", 0.94, 100.0),
     Constant::new("gain_over_16_bits", 1.5, 10.0),
     Constant::new("share_of_l2", 1.0, 3.0),
-    Constant::new("kept_in_l2", 0.9, 10.0),
+    Constant::new("results_kept_in_l2", 0.75, 10.0),
     Constant::new("norm", 6.0, 10.0),
     Constant::new("quantising_share_of_l2", 0.4, 3.0),
     Constant::new("stored_cycles", 0.08, 3.0),
@@ -127,23 +184,26 @@ pub const PRODUCT: [Constant; 14] = [
 ];
 
 /// Share of the DRAM rate that kernels which stream reach, as fused kernels do.
-const SHARE_OF_DRAM: f64 = 0.87;
-/// How soon the L2 keeps nothing, once what is read again and again outgrows it.
+pub(super) const SHARE_OF_DRAM: f64 = 0.87;
+/// What is read in turn, over the L2, of which nothing is left there when its turn comes again. An L2 of two parts begins to lose at a half, where all that it holds is there twice.
+/// On the L40S (one part of 96 MiB) six sets of 15.7 MB stay and six of 18.4 do not.
+const WHOLE: f64 = 1.05;
+/// How soon an L2 holds back none of the results that are written to it, once they outgrow what it keeps of them.
 const OUTGROWN: f64 = 0.25;
 /// Rows whose quantising is under way at once (48 to 64 warps on each of 130 to 150 multiprocessors).
 const ROWS_AT_ONCE: f64 = 7000.0;
 /// Blocks of threads that share a multiprocessor while it quantises.
 const BLOCKS: f64 = 6.0;
 /// Terms by which a sum is rounded up, and of one step.
-const DEPTH: f64 = 128.0;
+pub(super) const DEPTH: f64 = 128.0;
 /// Steps under way in kernels that fetch by threads instead of whole tiles, on the generations before Hopper.
 const STAGES: f64 = 4.0;
 /// Waits for memory at both ends of a tile by a CTA that ends with it: the first operands, the last, and the result.
 const WAITS: f64 = 3.0;
 /// Share of the shorter of computing and storing that shows where CTAs end with their tile: two share a multiprocessor, and one stores while the other computes.
 const BETWEEN: f64 = 0.5;
-/// Share of the weights that the partly empty rows of tiles read again, if they were all empty: with 65 rows in place of 128 products that stream weights take 1.4 to 1.8 times as
-/// long on an H100.
+/// Share of the weights that the partly empty row of tiles reads again, if it were all empty, while nothing else runs: with 65 rows in place of 128 products that stream weights take
+/// 1.4 to 1.8 times as long on an H100, and products that compute take longer by the same time.
 const READ_APART: f64 = 0.8;
 /// Sharpness of the corner between multiplying and fetching, which a tile does at once.
 const AT_ONCE: f64 = 8.0;
@@ -156,40 +216,41 @@ pub fn product(a: &Product, c: &[f64], gpu: &Gpu) -> f64 {
     };
     let (sm, clock) = (f64::from(gpu.sm_count), gpu.boost_clock.0);
     let dram = SHARE_OF_DRAM * gpu.dram_sustained.0;
-    let held = keep * gpu.l2_size.0 / parts_of_l2(gpu);
-    let miss = |bytes: f64| ((bytes / held - 1.0) / OUTGROWN).clamp(0.0, 1.0);
-    let (left, right, result) = (a.m * a.k, a.n * a.k, 2.0 * a.m * a.n);
-    // In a model the kernel before has just written the activations, and other layers' weights have passed.
-    let (arriving, weights) = match a.sets {
-        Some(sets) => [miss(sets * (2.0 * left + right)); 2].into(),
-        None => (miss(3.0 * left), 1.0),
-    };
+    let miss = |bytes| unread(bytes, gpu);
+    let bytes = a.operands.bytes();
+    let (given, left, right) = (2.0 * a.m * a.k, bytes * a.m * a.k, bytes * a.n * a.k);
+    let result = 2.0 * a.m * a.n;
+    let [arriving, weights] = misses(a, gpu);
+    let left_over = miss(given + left);
     // A block of threads reads its row twice, for the largest number and for all.
     let under_way = 2.0 * a.m.min(ROWS_AT_ONCE) * a.k;
-    let quantised = left * (2.0 * arriving + miss(3.0 * left) + 2.0 * again * miss(under_way)) / dram;
+    let quantised = (given * (arriving + again * miss(under_way)) + left * left_over) / dram;
     let rows = (a.m / (BLOCKS * sm)).ceil() * (block + row * a.k) / clock;
-    let quantising = join(join(quantised, 5.0 * left / (quantising_l2 * gpu.l2.0), norm), rows, norm);
+    let through_l2 = (2.0 * given + left) / (quantising_l2 * gpu.l2.0);
+    let quantising = join(join(quantised, through_l2, norm), rows, norm);
 
     let t = layout(gpu, a.m);
-    let (tall, wide, steps) = ((a.m / t.rows).ceil(), (a.n / t.columns).ceil(), (a.k / DEPTH).ceil());
+    let clusters = |side: f64, tile: f64, together: f64| (side / (tile * together)).ceil() * together;
+    let (tall, wide) = (clusters(a.m, t.rows, t.cluster[0]), clusters(a.n, t.columns, t.cluster[1]));
+    let steps = (a.k / DEPTH).ceil();
     let (tiles, at_once) = (tall * wide, sm / t.pair);
     let rounds = (tiles / at_once).ceil();
     let flops = 2.0 * t.rows * t.columns * DEPTH * steps;
-    let loaded = (t.rows / t.cluster[1] + t.columns / t.cluster[0]) * DEPTH;
+    let loaded = (t.rows / t.cluster[1] + t.columns / t.cluster[0]) * DEPTH * bytes;
     // Shared memory holds what is under way, and each step is so for so many cycles.
     let stages = (gpu.shared_per_block.0 * t.pair / loaded).min(t.stages);
-    let tile = join(flops * at_once / (eff * gpu.peak(Dtype::Fp8).0), steps * load / stages / clock, AT_ONCE);
+    let multiplied = flops * at_once / (eff * gpu.peak(a.operands.dtype()).0);
+    let tile = join(multiplied, steps * load / stages / clock, AT_ONCE);
     let cached = tiles * loaded * steps / (l2 * gpu.l2.0);
     let along_rows = t.along_rows || tall < wide;
     let (fast, slow, repeated) = if along_rows { (tall, wide, left) } else { (wide, tall, right) };
     let together = t.cluster[usize::from(along_rows)];
     let passes = (slow * fast / at_once).min(slow / together).max(1.0);
-    let stores = result * miss(result) / dram;
-    let in_clusters = a.m / (t.rows * t.cluster[0]);
-    let empty = if t.apart && in_clusters > 1.0 { in_clusters.ceil() - in_clusters } else { 0.0 };
-    let read = left * miss(3.0 * left)
-        + right * weights * (1.0 + READ_APART * empty)
-        + repeated * (passes - 1.0) * miss(repeated);
+    let stores = result * unwritten(result, keep, gpu) / dram;
+    let read = left * left_over + right * weights + repeated * (passes - 1.0) * miss(repeated);
+    let tall_exactly = a.m / t.rows;
+    let empty = if t.apart && tall_exactly > 1.0 { tall_exactly.ceil() - tall_exactly } else { 0.0 };
+    let apart = READ_APART * empty * right * weights / dram;
     let waits = if t.overlapped { 0.0 } else { WAITS * load * (rounds - 1.0) };
     let end = (rounds * (cta + stored * t.rows * t.columns / t.pair) + waits) / clock;
     let body = join(rounds * tile + end, cached, norm);
@@ -199,10 +260,8 @@ pub fn product(a: &Product, c: &[f64], gpu: &Gpu) -> f64 {
         let body = join(body, read / dram, norm);
         body.max(stores) + BETWEEN * body.min(stores)
     };
-    let long = tiles * flops / gpu.sustained_peak(gpu.autocast()).0;
-    let slowed = if a.sets.is_some() { long / (long + slowing * 1e-3) } else { 1.0 };
-    let power = long * (1.0 / gain + (1.0 - 1.0 / gain).max(0.0) * slowed);
-    start / clock + join(quantising + body, power, norm)
+    let power = power(tiles * flops, gain, slowing, a.sets.is_some(), gpu);
+    start / clock + join(quantising + body + apart, power, norm)
 }
 
 #[cfg(test)]
@@ -212,7 +271,8 @@ mod tests {
 
     fn seconds(gpu: &str, m: f64, n: f64, k: f64) -> f64 {
         let gpu = catalog::find(gpu).unwrap();
-        product(&Product { m, n, k, sets: Product::PUBLISHED }, &[], &gpu)
+        let a = Product { m, n, k, operands: Operands::Fp8, sets: Product::PUBLISHED };
+        product(&a, &[], &gpu)
     }
 
     #[test]

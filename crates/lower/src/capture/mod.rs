@@ -113,6 +113,7 @@ impl Capture {
             optimizer: OptimizerChoice::NONE,
             stage: Stage::Full,
             cache_elements_per_token: 0,
+            stored: None,
             fixed: Some(Arc::new(self.fixed())),
         }
     }

@@ -14,7 +14,7 @@ const MAX_SIZE: u64 = 1 << 24;
 #[serde(transparent)]
 pub(super) struct Fields(Map<String, Value>);
 
-fn wrong(field: &str, problem: impl Into<String>) -> ModelError {
+pub(super) fn wrong(field: &str, problem: impl Into<String>) -> ModelError {
     ModelError::Config { field: field.to_owned(), problem: problem.into() }
 }
 
@@ -30,6 +30,16 @@ impl Fields {
             Some(Value::Object(map)) => Self(map.clone()),
             _ => Self::default(),
         }
+    }
+
+    /// Is the field there, and not null?
+    pub fn has(&self, name: &str) -> bool {
+        self.find(&[name]).is_some()
+    }
+
+    /// The fields' names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
     }
 
     /// A whole number, zero allowed.

@@ -7,6 +7,7 @@ mod decoders;
 mod fields;
 mod more;
 mod others;
+mod stored;
 
 use super::super::OptimizerChoice;
 use super::super::error::ModelError;
@@ -15,6 +16,7 @@ use super::decoder::{self, Plan};
 use super::{MAX_BATCH, MAX_SEQ, Sizes, Stage, sequence};
 use fields::Fields;
 use serde::Deserialize;
+pub use stored::Stored;
 
 /// A configuration, read field by field as its family needs them.
 #[derive(Debug, Clone, Deserialize)]
@@ -120,6 +122,11 @@ impl HubConfig {
         decoders::plan(family, &self.fields).map(Some)
     }
 
+    /// The format in which the checkpoint keeps its weights; `None` where they are as the model computes.
+    pub fn stored(&self) -> Result<Option<Stored>, ModelError> {
+        Stored::read(&self.fields)
+    }
+
     /// As [`HubConfig::build`], for a step of generation.
     pub fn build_stage(
         &self,
@@ -153,6 +160,7 @@ impl HubConfig {
         }?;
         graph.optimizer = OptimizerChoice::ADAM;
         graph.seq = self.longest()?.map(|_| seq);
+        graph.stored = self.stored()?;
         Ok(graph)
     }
 
