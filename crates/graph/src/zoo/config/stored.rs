@@ -44,7 +44,7 @@ impl Stored {
         let f = config.below(FIELD);
         let Some(method) = f.word(&["quant_method"]) else { return Ok(None) };
         let found = match method {
-            "fp8" => Self::fp8(&f, f.list("weight_block_size"), "weight_block_size")?,
+            "fp8" => Self::fp8(&f, "weight_block_size")?,
             "fbgemm_fp8" => Self::Fp8,
             "mxfp4" => Self::Mxfp4,
             "gptq" | "awq" | "auto-round" => Self::integers(f.number(&["bits", "w_bit"])?.unwrap_or(4))?,
@@ -62,8 +62,8 @@ impl Stored {
     }
 
     /// 8-bit floats, in blocks where the file gives their size.
-    fn fp8(f: &Fields, blocks: Option<Vec<u64>>, field: &str) -> Result<Self, ModelError> {
-        match blocks.as_deref() {
+    fn fp8(f: &Fields, field: &str) -> Result<Self, ModelError> {
+        match f.list(field).as_deref() {
             None if f.has(field) => Err(said(field, "must be a list of two numbers".to_string())),
             None => Ok(Self::Fp8),
             Some([128, 128]) => Ok(Self::Fp8Block),
@@ -91,9 +91,7 @@ impl Stored {
             return Self::integers(bits);
         }
         match (bits, w.number(&["group_size"])?) {
-            (8, _) if w.word(&["strategy"]) == Some("block") => {
-                Self::fp8(&w, w.list("block_structure"), "block_structure")
-            }
+            (8, _) if w.word(&["strategy"]) == Some("block") => Self::fp8(&w, "block_structure"),
             (8, _) => Ok(Self::Fp8),
             (4, Some(32)) => Ok(Self::Mxfp4),
             (4, _) => Ok(Self::Nvfp4),
