@@ -7,7 +7,7 @@ use crate::data::Measured;
 use crate::networks::Run;
 use crate::sets::Sets;
 use crate::simplex::minimise;
-use crate::{deepbench, networks};
+use crate::{deepbench, gemm, networks};
 use anyhow::Result;
 use preflop_core::Dtype;
 use preflop_core::gpu::{Architecture, Gpu, catalog};
@@ -23,6 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How firmly constants are held at their start, and those of recurrent layers, of which each pass of a generation has one GPU.
 const HOLD: f64 = 0.01;
 const FIRM: f64 = 0.1;
+/// Products of which a larger one takes less than this share of the time teach nothing.
+const OUTDONE: f64 = 0.95;
 
 /// The constants that minimise an error, near a start; constants of 0 in the start do not exist.
 fn nearest<const N: usize>(
@@ -69,14 +71,15 @@ fn error(model: &TimeModel, rows: &[&Measured], gpus: &[Gpu]) -> f64 {
     in_order(rows, each) / rows.len().max(1) as f64
 }
 
-/// Did a product of the same kind that is larger in every way take less time? Then a poor kernel was picked, which is no law.
+/// Was a product outdone by a larger one of the same format on its GPU?
 fn outdone(m: &Measured, rows: &[Measured]) -> bool {
     let Op::Gemm(g) = &m.call.op else { return false };
-    rows.iter().any(|other| {
-        let Op::Gemm(o) = &other.call.op else { return false };
-        let larger = o.m >= g.m && o.n >= g.n && o.k >= g.k && o.layout == g.layout;
-        larger && other.gpu == m.gpu && other.call.dtype == m.call.dtype && other.us < 0.95 * m.us
-    })
+    let same = |o: &&Measured| o.gpu == m.gpu && o.call.dtype == m.call.dtype;
+    let others = rows.iter().filter(same).filter_map(|o| match &o.call.op {
+        Op::Gemm(other) => Some((other, o.us)),
+        _ => None,
+    });
+    gemm::outdone((g, m.us), others, OUTDONE)
 }
 
 /// All rows of DeepBench.

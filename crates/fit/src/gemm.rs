@@ -65,12 +65,37 @@ fn start(library: Library) -> (Constants, [f64; Constants::COUNT]) {
     }
 }
 
+/// Did a product of the same layout that is larger in every way take less than a share of the time? Then a poor kernel was picked, which is no law.
+pub fn outdone<'a>(
+    (g, seconds): (&Gemm, f64),
+    mut others: impl Iterator<Item = (&'a Gemm, f64)>,
+    share: f64,
+) -> bool {
+    others.any(|(o, time)| {
+        time < share * seconds && o.m >= g.m && o.n >= g.n && o.k >= g.k && o.layout == g.layout
+    })
+}
+
+/// Rows of each GPU that speak for the constants of a class.
+const DRAWN: f32 = 600.0;
+/// The same of a server's products, of which each GPU has 18,000.
+const DRAWN_SERVED: f32 = 1200.0;
+/// A server's products that take a quarter longer than a larger one teach nothing (they are scored). An L40S runs those of less than two million
+/// multiply-adds whose sums are up to 8,192 long without splitting the sums, up to ten times as long as larger ones.
+const OUTDONE: f64 = 0.8;
+
 /// Fits the constants of one class: least mean |log error|, held near the start (or `near`) by 1 % of the squared log
 /// change.
 fn constants(rows: &[Row], gpus: &[Gpu], near: Option<Constants>) -> Constants {
     let (start, hold) = start(rows[0].library);
     let start = near.unwrap_or(start);
-    // About 600 rows of each GPU, drawn: a fixed step would pick a single GPU where GPUs take turns in a file.
+    let served = rows[0].library == Library::Served;
+    let drawn = if served { DRAWN_SERVED } else { DRAWN };
+    let teaches = |r: &Row| {
+        let others = rows.iter().filter(|o| o.gpu == r.gpu && o.dtype == r.dtype);
+        !served || !outdone((&r.gemm, r.seconds), others.map(|o| (&o.gemm, o.seconds)), OUTDONE)
+    };
+    // Drawn, since a fixed step would pick a single GPU where GPUs take turns in a file.
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     for r in rows {
         *counts.entry(r.gpu).or_default() += 1;
@@ -78,7 +103,8 @@ fn constants(rows: &[Row], gpus: &[Gpu], near: Option<Constants>) -> Constants {
     let mut random = Random(1);
     let picked: Vec<(&Row, Machine, Architecture)> = rows
         .iter()
-        .filter(|r| random.unit() < 600.0 / counts[&r.gpu] as f32)
+        .filter(|r| random.unit() < drawn / counts[&r.gpu] as f32)
+        .filter(|r| teaches(r))
         .map(|r| (r, r.machine(gpus), gpus[r.gpu].architecture))
         .collect();
     let start_logs: Vec<f64> = start.to_array().iter().map(|c| c.ln()).collect();

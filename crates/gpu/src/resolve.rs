@@ -270,7 +270,7 @@ pub(super) fn complete(file: GpuFile) -> Result<Gpu, GpuError> {
     let l2_nominal = g.or("memory.l2_gbs", l2_rate, "bytes per clock and SM typical of this generation");
     let dram_sustained = g.or(
         "sustained.dram_gbs",
-        dram * dram_share(file.text("memory.dram_kind"), architecture, tdp, &typical),
+        dram * dram_share(file.text("memory.dram_kind"), architecture, (tdp, half_rate), &typical),
         "datasheet x the share that good kernels hold on this generation and kind of memory",
     );
 
@@ -433,10 +433,17 @@ fn plain_limit(peak: FlopsPerSecond, tdp_w: f64, typical: &Generation) -> f64 {
 /// with half the watts holds 0.66 of its peak, not 0.41.
 /// Share of the datasheet's bandwidth that good kernels hold. GDDR6 boards with room for power hold more than the inference cards and data-centre
 /// boards that the generations' figures come from: whole image networks on an RTX 3090, a 2080 Ti and others fit with 0.90 to 0.95. Inference cards of Pascal and
-/// Turing, whose memory keeps its check bits beside the data, hold less: a P4 0.75 and a T4 0.76, in elementwise calls of any length without the host's time.
-fn dram_share(kind: Option<&str>, architecture: Architecture, tdp_w: f64, typical: &Generation) -> f64 {
+/// Turing, whose memory keeps its check bits beside the data, hold less, as do boards that are no GeForce, of which check bits take a sixteenth: an L40S has 44.4 of its 48 GB and holds 0.855; a P4 0.75 and a T4 0.76, in elementwise calls of any length without the host's time.
+fn dram_share(
+    kind: Option<&str>,
+    architecture: Architecture,
+    (tdp_w, half_rate): (f64, bool),
+    typical: &Generation,
+) -> f64 {
     const GDDR6: f64 = 0.91;
     const ROOM_W: f64 = 150.0;
+    /// What check bits leave.
+    const UNCHECKED: f64 = 15.0 / 16.0;
     const FEW: f64 = 0.76;
     const FEW_W: f64 = 80.0;
     use Architecture as A;
@@ -449,7 +456,7 @@ fn dram_share(kind: Option<&str>, architecture: Architecture, tdp_w: f64, typica
         {
             FEW
         }
-        () if newer && gddr && tdp_w >= ROOM_W => GDDR6,
+        () if newer && gddr && tdp_w >= ROOM_W => GDDR6 * if half_rate { 1.0 } else { UNCHECKED },
         () => typical.dram_share,
     }
 }

@@ -66,6 +66,9 @@ pub fn own_forest(dtype: Dtype, class: u8) -> &'static str {
     }
 }
 
+/// Least length of a part of a sum that is split.
+pub const MIN_PART: f64 = 128.0;
+
 /// The product as the tiler sees it.
 pub fn product(g: &Gemm, dtype: Dtype) -> Product {
     let t = g.traffic(dtype);
@@ -78,14 +81,15 @@ pub fn product(g: &Gemm, dtype: Dtype) -> Product {
         read: t.read.0,
         written: t.written.0,
         max_split: 32.0,
-        min_part: 128.0,
+        min_part: MIN_PART,
         step: 32.0,
     }
 }
 
 /// The closed form.
 pub fn form(g: &Gemm, dtype: Dtype, constants: &Constants, machine: &Machine) -> Tiling {
-    best(&product(g, dtype), constants, machine)
+    let p = Product { min_part: machine.min_part, ..product(g, dtype) };
+    machine.by_length(|m| best(&p, constants, m))
 }
 
 /// The closed form of an fp32 product on plain pipes, with the tiles that cuBLAS has for the generation.

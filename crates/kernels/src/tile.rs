@@ -5,7 +5,7 @@
 //! ```text
 //! tiles = ceil(M/bm) * ceil(N/bn) * B * s          CTAs of the grid
 //! ks    = ceil(K/s/32) * 32                        length of one part
-//! wv    = ceil(tiles/SM)                           CTAs that one SM runs in turn
+//! wv    = ceil(tiles/SM)                           CTAs that one SM runs in turn; a share `uneven` of what the last wave lacks is saved ([`Machine`])
 //! occ   = clamp(floor(16384/(bm*bn)), 1, 4)        CTAs that fit an SM together
 //! frac  = min(1, min(wv,occ) * min(1, bm*bn/16384)^pw)   one small CTA cannot fill an SM
 //! teff  = 1/(1 + slope*(1/bm + 1/bn))              small tiles run below peak
@@ -203,6 +203,7 @@ struct Fixed {
     drain: f64,
     latency: f64,
     soft: bool,
+    uneven: f64,
     /// Of operands that are read in pieces along the sum.
     pieces: Option<Machine>,
     written: f64,
@@ -224,6 +225,7 @@ impl Fixed {
             drain: c.drain * machine.drain,
             latency: machine.latency,
             soft: machine.soft,
+            uneven: machine.uneven,
             pieces: machine.in_pieces.then_some(*machine),
             written: p.written / (c.bw * machine.dram),
         }
@@ -254,7 +256,8 @@ impl Fixed {
         loop {
             let tiles = grid * s;
             let ks = up(p.k / s / p.step) * p.step;
-            let wv = up(tiles / sm);
+            let whole = up(tiles / sm);
+            let wv = whole - self.uneven * (whole - (tiles / sm).max(1.0));
             let frac = (wv.min(occ) * small).min(1.0);
             let compute = bm * bn * wv * (2.0 * ks * self.per_sm / (teff * frac) + self.drain);
             let l2 = tiles * (bm + bn) * ks * p.element * self.l2_rate;
@@ -418,6 +421,7 @@ mod tests {
         sm: 132.0,
         peak: 790e12,
         burst: 0.0,
+        lasting: [0.0, 0.0],
         dram: 4.3e12,
         l2: 9.77e12,
         l2_size: 60e6,
@@ -428,6 +432,8 @@ mod tests {
         drain: 2.0 * 132.0 / 790e12,
         latency: 1.0,
         soft: false,
+        uneven: 0.0,
+        min_part: 128.0,
         in_pieces: false,
     };
 
