@@ -61,7 +61,7 @@ fn answers_have_the_names_that_scripts_rely_on() {
     assert_eq!(delta["layers"][0]["cta_tile"].as_array().unwrap().len(), 3);
     let roofline = server.ask("roofline", &json!({ "model": "gpt2", "gpus": ["h200", "a100"] })).json();
     assert_eq!(roofline["views"][1]["gpu"], "a100-sxm-80gb");
-    assert_eq!(server.get("/api/v1/gpus").json().as_array().unwrap().len(), 67);
+    assert_eq!(server.get("/api/v1/gpus").json().as_array().unwrap().len(), 68);
     assert!(server.get("/api/v1/models").json()[0]["default_batch"].is_number());
     let same = server.post(
         "/api/v1/ask",
