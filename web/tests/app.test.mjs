@@ -332,7 +332,7 @@ test("a trace is explained, and carried to other GPUs", async () => {
   await tab.waitForSelector("#explanation");
   assert.match(await tab.textContent("#explanation"), /trace\.json: NVIDIA H200 \(h200\), 1 iteration/);
   assert.match(await tab.textContent("#operators-table"), /aten::mm/);
-  assert.equal(await tab.locator("#transfer-table tbody tr").count(), 53);
+  assert.equal(await tab.locator("#transfer-table tbody tr").count(), 54);
   const to = (gpu) => tab.$eval("#transfer-table", (t, g) => [...t.querySelectorAll("tbody tr")].find((r) => r.cells[0].textContent === g).cells[2].textContent, gpu);
   const before = await to("h100-sxm");
   await tab.selectOption("#host", "2");

@@ -39,7 +39,7 @@ fn transfer_has_the_names_that_scripts_rely_on() {
     let all = json(&["transfer", path, "--json"]);
     assert_eq!(all["origin"], "h200");
     // Of all GPUs, those that have the recorded format.
-    assert_eq!(all["targets"].as_array().unwrap().len(), 53);
+    assert_eq!(all["targets"].as_array().unwrap().len(), 54);
     for method in ["wave", "ratio", "mixed"] {
         let t = json(&["transfer", path, "--to", "h200,a100", "--method", method, "--host", "1", "--json"]);
         // 0 to 300 us; one of two kernels has no operator.

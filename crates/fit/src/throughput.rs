@@ -62,6 +62,13 @@ fn with_masters(iteration: &mut Iteration) {
     iteration.steps.push(Step { name: "masters".into(), phase: Phase::Optimizer, call, count: 2 });
 }
 
+/// The scripts of these years step fp32 weights, whatever format the network holds.
+fn stepped_in_full(iteration: &mut Iteration) {
+    for step in iteration.steps.iter_mut().filter(|s| s.phase == Phase::Optimizer) {
+        step.call.dtype = Dtype::Fp32;
+    }
+}
+
 /// Catalogue name of a GPU in the file; boards with a lower power limit in laptops are left out.
 fn board(name: &str) -> Option<&'static str> {
     Some(match name {
@@ -114,6 +121,7 @@ pub fn report(
         if answers {
             with_masks(&mut iteration);
         }
+        stepped_in_full(&mut iteration);
         if answers && precision == Precision::Fp16 {
             with_masters(&mut iteration);
         }

@@ -41,7 +41,7 @@ fn answers_have_the_names_that_scripts_rely_on() {
     assert!(p["low_ms"].as_f64() < p["iteration_ms"].as_f64());
     let rows =
         server.ask("compare", &json!({ "model": "resnet50", "rank": "cost", "pricing": "cheapest" })).json();
-    assert_eq!(rows.as_array().unwrap().len(), 67);
+    assert_eq!(rows.as_array().unwrap().len(), 68);
     for key in [
         "gpu",
         "iteration_ms",

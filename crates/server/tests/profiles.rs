@@ -27,7 +27,7 @@ fn a_trace_is_explained_and_carried_to_other_gpus() {
     assert_eq!(answer["explanation"]["source"], "trace.json", "the folder of a name is dropped");
     assert_eq!(answer["explanation"]["iteration_ms"], 0.3);
     // Of all GPUs, those that have the recorded format.
-    assert_eq!(answer["transfer"]["targets"].as_array().unwrap().len(), 53);
+    assert_eq!(answer["transfer"]["targets"].as_array().unwrap().len(), 54);
     let few = upload(&server, "?to=a100,l4&from=h200", TRACE.as_bytes()).json();
     assert_eq!(few["transfer"]["targets"][1]["gpu"], "l4");
     let unknown = upload(&server, "", TRACE.replace("NVIDIA H200", "Some GPU").as_bytes()).json();

@@ -5,8 +5,8 @@ use super::{Context, elementwise, pointwise};
 use crate::eager::Extent;
 use preflop_graph::Phase;
 use preflop_ops::{
-    Attention, Conv, ElementwiseKind as E, Gemm, GemmKind, Layout, Listed, ListedKind, Op, OpCall, Pass, Rnn, RnnKind,
-    Rowwise, RowwiseKind,
+    Attention, Conv, ElementwiseKind as E, Gemm, GemmKind, Layout, Listed, ListedKind, Op, OpCall, Pass, Rnn,
+    RnnKind, Rowwise, RowwiseKind,
 };
 use preflop_units::dtype::Dtype;
 
