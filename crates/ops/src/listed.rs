@@ -287,7 +287,7 @@ impl Listed {
                 K::EmbeddingBag => ((c * d).min(a) * b * e + c * d * INDEX, c * b * e),
                 K::NonZero => (a, 0.5 * a * INDEX),
                 K::MaskedSelect => (a * (1.0 + e), 0.5 * a * e),
-                K::Unique => (a * e, a * e),
+                K::Unique | K::ForeachMul => (a * e, a * e),
                 K::BinCount => (a * INDEX, b * INDEX),
                 K::SearchSorted => (a * e + b * e, a * INDEX),
                 K::RandPerm => (0.0, a * INDEX),
@@ -348,7 +348,6 @@ impl Listed {
                         _ => (input + filter, output),
                     }
                 }
-                K::ForeachMul => (e * a, e * a),
                 K::ForeachNorm => (e * a, e * b),
                 K::SgdFused | K::RmspropForeach | K::AdagradForeach => (3.0 * e * a, 2.0 * e * a),
                 K::AmsgradForeach => (5.0 * e * a, 4.0 * e * a),
