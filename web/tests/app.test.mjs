@@ -92,7 +92,7 @@ test("a layer opens down to tiles, waves and traffic", async () => {
 
 test("compare sorts, prices and keeps to a budget", async () => {
   const { tab, wrong } = await visit(chromium, at("/compare?model=resnet50&precision=amp"));
-  assert.equal(await tab.locator("#gpus-table tbody tr").count(), 61);
+  assert.equal(await tab.locator("#gpus-table tbody tr").count(), 62);
   const first = () => tab.textContent("#gpus-table tbody tr:first-child td:first-child");
   const fastest = await first();
   await tab.click("#gpus-table th:nth-child(8) button");

@@ -58,7 +58,7 @@ pub const FILES: &[(&str, &str)] = files!(
     "rtx-a5000"
     "rtx-a5500"
     "rtx-a6000"
-    "jetson-agx-orin-64gb"
+    "jetson-agx-orin"
     "l4"
     "l20"
     "l40s"

@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_is_no_summary_is_left_to_others_and_a_cut_one_is_refused() {
-        let other = recorded_bytes(include_bytes!("../../../examples/step.json.gz"), "step.json.gz");
+        let other = recorded_bytes(include_bytes!("../data/step.json.gz"), "step.json.gz");
         assert!(matches!(other, Ok(Recorded::Run(_))));
         let cut = TEXT.split("    CPU Time").next().unwrap();
         assert!(matches!(recorded_bytes(cut.as_bytes(), "cut"), Err(ImportError::Truncated { .. })));
