@@ -144,6 +144,55 @@ def test_the_kernels_that_a_program_allows_are_taken() -> None:
     assert counts["aten::bmm"] == 2
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_mask_that_gets_a_gradient_runs_the_memory_efficient_kernel(dtype: torch.dtype) -> None:
+    with preflop.record() as graph:
+        q = torch.randn(2, 4, 20, 32, device="cuda", dtype=dtype, requires_grad=True)
+        mask = torch.randn(1, 4, 20, 20, device="cuda", dtype=dtype, requires_grad=True)
+        F.scaled_dot_product_attention(q, q, q, mask).sum().backward()
+    counts = graph.operator_counts()
+    assert counts["aten::_scaled_dot_product_efficient_attention"] == 1
+    assert counts["aten::_scaled_dot_product_efficient_attention_backward"] == 1
+    # Rows of 20 are padded to 24.
+    assert counts["aten::constant_pad_nd"] >= 1 and "aten::bmm" not in counts
+    assert not graph.predict("h200").unmodelled
+
+
+def test_recurrent_layers_run_in_fp16_under_autocast() -> None:
+    model = nn.LSTM(32, 128)
+    with preflop.record() as graph:
+        with torch.autocast("cuda", torch.bfloat16):
+            out, _ = model.cuda()(torch.randn(8, 4, 32, device="cuda"))
+        assert out.dtype == torch.float16
+    said = graph.predict("h200").to_dict()
+    assert [o["dtype"] for o in said["ops"] if o["op"] == "lstm"] == ["fp16"]
+
+
+def test_products_of_experts_are_one_kernel_in_16_bit() -> None:
+    if not hasattr(torch, "_grouped_mm"):
+        pytest.skip("this PyTorch has no grouped products")
+    with preflop.record() as graph:
+        x, w = torch.randn(512, 64, device="cuda", dtype=torch.bfloat16), torch.randn(4, 64, 128, device="cuda", dtype=torch.bfloat16)
+        torch._grouped_mm(x, w, offs=torch.tensor([128, 256, 384, 512], device="cuda", dtype=torch.int32))
+    said = graph.predict("h200").to_dict()
+    assert [o["op"] for o in said["ops"] if o["op"].startswith("grouped")] == ["grouped_mm"]
+    assert all("grouped" not in u["op"] for u in said["unmodelled"])
+
+
+def test_optimizers_step_in_the_format_of_their_weights() -> None:
+    model = nn.Linear(256, 256)
+    with preflop.record() as graph:
+        model = model.cuda().bfloat16()
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(2):
+            model(torch.randn(4, 256, device="cuda", dtype=torch.bfloat16)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            graph.step()
+    said = graph.predict("h200").to_dict()
+    assert {o["dtype"] for o in said["ops"] if o["op"] == "adam_foreach"} == {"bf16"}
+
+
 def test_heads_that_no_fused_kernel_takes_attend_by_plain_products() -> None:
     """Features that lie apart, and one key head that is broadcast: seen on an H200."""
     with preflop.record() as graph:
