@@ -38,6 +38,13 @@ fn size(row: &Row, key: &str) -> u64 {
     row[key].parse().unwrap_or_else(|_| panic!("{key} = {}", row[key]))
 }
 
+/// The layer of a published convolution.
+fn published(row: &Row) -> Layer {
+    let [batch, cin, hw, cout, ksize, stride, pad] =
+        ["batch", "cin", "hw", "cout", "ksize", "stride", "pad"].map(|key| size(row, key));
+    Layer::square(batch, cin, hw, cout, ksize, stride, pad)
+}
+
 fn machine(name: &str) -> Machine {
     Machine::of(&catalog::find(name).unwrap(), Dtype::Fp32)
 }
@@ -191,15 +198,7 @@ fn measured_v100_convolutions() {
         let measured = number(row, "latency_ms");
         let kernel = &row["kernel"];
         let Some(tile) = scudnn_tile(kernel).filter(|_| measured > 1.0) else { continue };
-        let layer = Layer::square(
-            size(row, "batch"),
-            size(row, "cin"),
-            size(row, "hw"),
-            size(row, "cout"),
-            size(row, "ksize"),
-            size(row, "stride"),
-            size(row, "pad"),
-        );
+        let layer = published(row);
         let time = |policy: &dyn TilePolicy| {
             evaluate(&layer, &machine, policy, Readings::default()).unwrap().time.ms()
         };
@@ -308,15 +307,7 @@ fn a_p4_with_known_tiles_says_the_same_of_what_the_equations_leave_out() {
         // Longer ones meet the limit of power, shorter ones the host.
         let asked = (1.0..10.0).contains(&measured) && kernel.contains("_nn_") && !kernel.contains("3dconv");
         let Some(tile) = scudnn_tile(kernel).filter(|_| asked) else { continue };
-        let layer = Layer::square(
-            size(row, "batch"),
-            size(row, "cin"),
-            size(row, "hw"),
-            size(row, "cout"),
-            size(row, "ksize"),
-            size(row, "stride"),
-            size(row, "pad"),
-        );
+        let layer = published(row);
         for (log, (_, reading)) in logs.iter_mut().zip(readings) {
             let time = evaluate(&layer, &machine, &FixedTile(tile), reading).unwrap().time;
             log.push((time.ms() / measured).ln());

@@ -209,7 +209,7 @@ pub struct Gpu {
     pub chip: String,
     /// CUDA compute capability or AMD gfx name.
     pub compute_capability: String,
-    /// Board form: sxm, pcie, ...
+    /// Board form: sxm, pcie, module, ...
     pub form: String,
     /// Year it came out.
     pub release_year: Option<u32>,

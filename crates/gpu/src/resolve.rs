@@ -426,11 +426,6 @@ fn plain_limit(peak: FlopsPerSecond, tdp_w: f64, typical: &Generation) -> f64 {
     (tdp_w / typical.watts_per_tflop).min(typical.plain_share * peak.tflops())
 }
 
-/// Rates that large products hold: measured if the file has them, else
-/// tensor: datasheet x the generation's share; plain fp32: min(share x datasheet, TDP / watts per TFLOP/s).
-///
-/// A board with less power per TFLOP/s than the one whose share was measured runs slower by the square root: an H100
-/// with half the watts holds 0.66 of its peak, not 0.41.
 /// Share of the datasheet's bandwidth that good kernels hold. GDDR6 boards with room for power hold more than the inference cards and data-centre
 /// boards that the generations' figures come from: whole image networks on an RTX 3090, a 2080 Ti and others fit with 0.90 to 0.95. Inference cards of Pascal and
 /// Turing, whose memory keeps its check bits beside the data, hold less, as do boards that are no GeForce, of which check bits take a sixteenth: an L40S has 44.4 of its 48 GB and holds 0.855; a P4 0.75 and a T4 0.76, in elementwise calls of any length without the host's time.
@@ -471,6 +466,12 @@ const HALF_RATE_SHARE: f64 = 1.10;
 /// without it.
 const ABOVE_BOOST: f64 = HALF_RATE_SHARE;
 
+/// Rates that large products hold: measured if the file has them, else
+/// tensor: datasheet x the generation's share; plain fp32: min(share x datasheet, TDP / watts per TFLOP/s).
+///
+/// A board with less power per TFLOP/s than the one whose share was measured runs slower by the square root: an H100
+/// with half the watts holds 0.66 of its peak, not 0.41.
+///
 /// `clocks` are the SMs' clocks per second, all SMs together.
 fn sustained_peaks(
     g: &mut Gaps,

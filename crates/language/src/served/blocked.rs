@@ -11,8 +11,8 @@
 //! Tiles have 64 or 128 rows and as many columns as need the fewest rounds (`get_best_configs`). Blackwell multiplies powers of two as scales: there further kernels make such scales of the
 //! published ones, and the weights pass once more. That is read off the published times: a B200 starts 9 us later than an H100, and weights that both stream take twice what their bytes do.
 
-use super::forms::{Constant, join};
-use super::products::{self, DEPTH, Product, SHARE_OF_DRAM, unread, unwritten};
+use super::forms::{Constant, join, of_data_centres};
+use super::products::{self, AT_ONCE, DEPTH, Product, SHARE_OF_DRAM, unread, unwritten};
 use preflop_core::Gpu;
 use preflop_core::dtype::Dtype;
 use preflop_core::gpu::Architecture;
@@ -48,12 +48,10 @@ const GROUP: f64 = 8.0;
 const FULL_TILE: f64 = 16_384.0;
 /// Share of an L2's part that keeps results until they are written.
 const KEPT: f64 = 0.7;
-/// Sharpness of the corner between multiplying and fetching, which a tile does at once.
-const AT_ONCE: f64 = 8.0;
 
-/// Is this the Blackwell of data centres?
+/// Are scales powers of two?
 fn powers_of_two(gpu: &Gpu) -> bool {
-    gpu.architecture == Architecture::Blackwell && gpu.compute_capability.starts_with("10.")
+    gpu.architecture == Architecture::Blackwell && of_data_centres(gpu)
 }
 
 /// Columns of a tile: those of the fewest rounds; among them the fullest last round, then the narrowest.

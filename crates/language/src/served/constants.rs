@@ -1,6 +1,6 @@
 //! The constants of a server's kernels, as `data/fitted/served.toml` has them, and what trees know beside them by generation (`served.bin`).
 
-use super::forms::Shape;
+use super::forms::{Shape, of_data_centres};
 use preflop_core::gpu::{Architecture, Gpu};
 use preflop_core::learned::trees::Forest;
 use preflop_core::units::math::Elementary as _;
@@ -63,8 +63,7 @@ impl Constants {
     }
 
     fn packed(&self, kind: &str, gpu: &Gpu) -> Option<&Packed> {
-        // The kernels of data-centre Blackwell (10.x) are none of a desk's (12.x).
-        let other = gpu.architecture == Architecture::Blackwell && !gpu.compute_capability.starts_with("10.");
+        let other = gpu.architecture == Architecture::Blackwell && !of_data_centres(gpu);
         (!other).then(|| self.forests.get(&format!("{kind}/{}", gpu.architecture.name()))).flatten()
     }
 

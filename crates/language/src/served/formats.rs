@@ -31,15 +31,20 @@ impl WeightFormat {
 
     /// The name used on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Bf16 => "bf16",
-            Self::Fp8 => "fp8",
-            Self::Fp8Block => "fp8_block",
-            Self::Int8 => "int8",
-            Self::Int4 => "int4",
-            Self::Nvfp4 => "nvfp4",
-            Self::Mxfp4 => "mxfp4",
-        }
+        self.stored().map_or("bf16", Stored::name)
+    }
+
+    /// As a checkpoint says it; nothing for 16 bits.
+    fn stored(self) -> Option<Stored> {
+        Some(match self {
+            Self::Bf16 => return None,
+            Self::Fp8 => Stored::Fp8,
+            Self::Fp8Block => Stored::Fp8Block,
+            Self::Int8 => Stored::Int8,
+            Self::Int4 => Stored::Int4,
+            Self::Nvfp4 => Stored::Nvfp4,
+            Self::Mxfp4 => Stored::Mxfp4,
+        })
     }
 
     /// Bytes of one weight with its share of scales.
@@ -85,16 +90,7 @@ impl WeightFormat {
 
     /// The format that a checkpoint is kept in; 16 bits where it says none, `None` where it is not known.
     pub fn of(stored: Option<Stored>) -> Option<Self> {
-        Some(match stored {
-            None => Self::Bf16,
-            Some(Stored::Fp8) => Self::Fp8,
-            Some(Stored::Fp8Block) => Self::Fp8Block,
-            Some(Stored::Int8) => Self::Int8,
-            Some(Stored::Int4) => Self::Int4,
-            Some(Stored::Nvfp4) => Self::Nvfp4,
-            Some(Stored::Mxfp4) => Self::Mxfp4,
-            Some(Stored::Other) => return None,
-        })
+        Self::ALL.into_iter().find(|format| format.stored() == stored)
     }
 
     /// What a GPU lacks for it.

@@ -161,12 +161,17 @@ const TILE: f64 = 128.0;
 /// Keys of half a tile, for features.
 const KEYS: f64 = 64.0;
 
+/// Is a Blackwell one of data centres (10.x), whose kernels are none of a desk's (12.x)?
+pub(super) fn of_data_centres(gpu: &Gpu) -> bool {
+    gpu.compute_capability.starts_with("10.")
+}
+
 /// Parts of an L2 that each keep their own copy of what their multiprocessors read.
 pub(super) fn parts_of_l2(gpu: &Gpu) -> f64 {
     let two = match gpu.architecture {
         Architecture::Ampere => gpu.compute_capability == "8.0",
         Architecture::Hopper => true,
-        Architecture::Blackwell => gpu.compute_capability.starts_with("10."),
+        Architecture::Blackwell => of_data_centres(gpu),
         _ => false,
     };
     if two { 2.0 } else { 1.0 }

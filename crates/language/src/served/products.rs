@@ -12,7 +12,7 @@
 //! after some milliseconds only: until then 8 bits gain over 16, afterwards each product costs what one in 16 bits does. A measurement that repeats one call sees the gain where
 //! the call is short; a model, which goes on, does not.
 
-use super::forms::{Constant, join, parts_of_l2};
+use super::forms::{Constant, join, of_data_centres, parts_of_l2};
 use preflop_core::Gpu;
 use preflop_core::dtype::Dtype;
 use preflop_core::gpu::Architecture;
@@ -120,7 +120,7 @@ fn layout(gpu: &Gpu, m: f64) -> Layout {
         Architecture::Hopper if m <= 256.0 => ahead([64.0; 2], [1.0, 1.0], 1.0),
         Architecture::Hopper if m <= 1024.0 => ahead([128.0; 2], [1.0, 1.0], 1.0),
         Architecture::Hopper => ahead([128.0; 2], [2.0, 1.0], 1.0),
-        Architecture::Blackwell if gpu.compute_capability.starts_with("10.") => match m {
+        Architecture::Blackwell if of_data_centres(gpu) => match m {
             m if m <= 16.0 => ahead([64.0; 2], [1.0, 4.0], 1.0),
             m if m <= 64.0 => ahead([64.0; 2], [1.0, 1.0], 1.0),
             m if m <= 256.0 => ahead([128.0, 64.0], [1.0, 1.0], 1.0),
@@ -206,7 +206,7 @@ const BETWEEN: f64 = 0.5;
 /// 1.4 to 1.8 times as long on an H100, and products that compute take longer by the same time.
 const READ_APART: f64 = 0.8;
 /// Sharpness of the corner between multiplying and fetching, which a tile does at once.
-const AT_ONCE: f64 = 8.0;
+pub(super) const AT_ONCE: f64 = 8.0;
 
 /// Seconds of a product with the quantising of its activations.
 pub fn product(a: &Product, c: &[f64], gpu: &Gpu) -> f64 {

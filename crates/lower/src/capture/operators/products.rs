@@ -87,10 +87,10 @@ fn grouped(call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
         _ => Gemm::mm(m, n, k.div_ceil(groups.max(1)), Layout::Tn),
     };
     let one = OpCall::fwd(Op::Gemm(one), context.product(a.dtype));
-    Some(vec![one; usize::try_from(groups.min(MOST_GROUPS)).ok()?])
+    (groups <= MOST_GROUPS).then(|| vec![one; groups as usize])
 }
 
-/// More groups than any router has.
+/// Groups that are counted one by one; no router has so many, and what has more stays a name with its bytes.
 const MOST_GROUPS: u64 = 4096;
 
 fn matrix(name: &str, call: &Call<'_>, context: &Context) -> Option<Vec<OpCall>> {
